@@ -9,13 +9,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 /// One message of a conversation, typed by who speaks: an assistant cannot hold a tool result.
+///
+/// What was said is shared, not copied, between the log's entries, the view and the events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
     /// Something said to the model by a person or on a person's behalf.
-    User(UserMessage),
+    User(Arc<UserMessage>),
     /// One complete reply of a model.
-    Assistant(AssistantMessage),
+    Assistant(Arc<AssistantMessage>),
     /// The results of all calls of one reply, in call order.
     Results(Vec<ToolResult>),
 }
@@ -23,12 +25,12 @@ pub enum Message {
 impl Message {
     /// Makes a user message of plain text.
     pub fn user(text: impl Into<String>) -> Self {
-        Self::User(UserMessage::text(text))
+        Self::User(Arc::new(UserMessage::text(text)))
     }
 
     /// Makes an assistant message of plain text.
     pub fn assistant(text: impl Into<String>) -> Self {
-        Self::Assistant(AssistantMessage::text(text))
+        Self::Assistant(Arc::new(AssistantMessage::text(text)))
     }
 }
 
@@ -203,7 +205,7 @@ pub struct ToolResult {
     /// The tool's name.
     pub name: String,
     /// What the model gets to see.
-    pub content: Vec<Part>,
+    pub content: Arc<[Part]>,
     /// Whether the call failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
