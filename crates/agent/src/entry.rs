@@ -1,0 +1,642 @@
+//! The one persisted type: an entry of an agent's log.
+//!
+//! `docs/log.md` says of every kind who writes it and what replay does with it.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::de::Error as _;
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use bowline_llm::{
+    AssistantMessage, CallId, Effort, ErrorKind, Part, Price, RawJson, StopReason, Stored,
+    ToolBlock, Usage, UserMessage,
+};
+
+use crate::id::{AgentId, EntryId, OpId, RunId, SessionId};
+use crate::journal::Pos;
+use crate::limits::{LimitKind, Limits};
+use crate::op::{CancelReason, Decision, Op};
+use crate::orchestrator::Purpose;
+
+/// The version of entries that this version of bowline writes.
+pub const VERSION: u32 = 1;
+
+/// One fact in the log of one agent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// The version of the entry's form.
+    pub v: u32,
+    /// Names the entry; unique.
+    pub id: EntryId,
+    /// The entry this one follows in the conversation; `None` for the first.
+    pub parent: Option<EntryId>,
+    /// When it was written.
+    pub at: Timestamp,
+    /// Whose log it is in.
+    pub agent: AgentId,
+    /// Whether a version that does not know the kind must not write to the session.
+    pub critical: bool,
+    /// How long the agent was at work for the step that this entry ends, in milliseconds.
+    pub active_ms: Option<u64>,
+    /// What it says.
+    pub kind: EntryKind,
+}
+
+/// What an entry says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum EntryKind {
+    /// An agent exists. The first entry of every log.
+    Created(Created),
+    /// A run has begun.
+    RunStarted(RunStarted),
+    /// Something was said to the model.
+    User(UserSaid),
+    /// An operation was accepted that cannot be delivered yet.
+    Posted(Op),
+    /// A model call is over.
+    Assistant(AssistantSaid),
+    /// A call has really started.
+    CallStarted(CallStarted),
+    /// A call waits for something outside the agent.
+    CallWaiting(CallWaiting),
+    /// A waiting call was decided about.
+    Decided(Decided),
+    /// A waiting call got its answer.
+    Answered(Answered),
+    /// What a waiting call waited for has happened.
+    Woken(Woken),
+    /// A call is over.
+    CallEnded(CallEnded),
+    /// A tool used a model of its own.
+    ExternalUsage(ExternalUsage),
+    /// A limit of the run was reached.
+    LimitHit(LimitHit),
+    /// The run is over.
+    RunEnded(RunEnded),
+    /// The system text for the runs from here on.
+    SystemChanged(SystemChanged),
+    /// The tools for the runs from here on.
+    ToolsChanged(ToolsChanged),
+    /// The conversation goes on from an earlier entry.
+    Head(Head),
+    /// Something only a tool or the embedding program understands.
+    Custom(Custom),
+    /// A kind this version does not know, kept as it came.
+    Unknown {
+        /// The kind's name.
+        kind: String,
+        /// Its content, byte for byte.
+        data: RawJson,
+    },
+}
+
+/// An agent exists.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Created {
+    /// The session this log belongs to.
+    pub session: SessionId,
+    /// The name of this agent, unique in its session (seed 000's instance name).
+    pub name: String,
+    /// The name of the configuration it was made from.
+    pub config: String,
+    /// What its maker calls it, for display.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// 0 for the session's first agent, one more for each generation.
+    pub depth: u32,
+    /// Where a child comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+    /// Where a fork comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Origin>,
+    /// The directory in which the session works, for those who list sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+}
+
+/// The call that made a child agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    /// The agent whose call it is.
+    pub agent: AgentId,
+    /// The call.
+    pub call: CallId,
+    /// Tells the children of one call apart.
+    pub key: String,
+}
+
+/// Where the first entries of a forked log were copied from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The session forked.
+    pub session: SessionId,
+    /// The agent whose conversation was copied.
+    pub agent: AgentId,
+    /// The last entry copied.
+    pub entry: EntryId,
+    /// The position up to which the session was read.
+    pub pos: Pos,
+    /// The hash of the session at that position, where its store keeps one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
+    /// How many entries after this one are copies: they were paid for where they come from.
+    pub entries: u64,
+}
+
+/// A run has begun.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunStarted {
+    /// Names the run.
+    pub run: RunId,
+    /// The model, as `provider/model`.
+    pub model: String,
+    /// How hard the model is asked to think.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<Effort>,
+    /// The system text; the run keeps it, whatever the configuration becomes.
+    pub system: Recorded<Arc<str>>,
+    /// The tool block; frozen for the run.
+    pub tools: Recorded<Tools>,
+    /// The limits of the run.
+    pub limits: Limits,
+}
+
+/// A value that is written in full only when it differs from the last one in the log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Recorded<T> {
+    /// The SHA-256 of the value, the first 16 bytes in hex.
+    pub hash: String,
+    /// The value; absent if the log's last value has this hash.
+    #[serde(default = "none", skip_serializing_if = "Option::is_none")]
+    pub value: Option<T>,
+}
+
+fn none<T>() -> Option<T> {
+    None
+}
+
+/// A tool block as it is written to a log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tools(pub ToolBlock);
+
+impl Serialize for Tools {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.specs().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Tools {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::deserialize(deserializer).map(|specs| Self(ToolBlock::new(specs)))
+    }
+}
+
+/// Something was said to the model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UserSaid {
+    /// What was said.
+    pub message: Arc<UserMessage>,
+    /// How it came here.
+    pub via: Via,
+    /// The operation that this delivers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op: Option<OpId>,
+}
+
+/// How a user message came into a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Via {
+    /// It started the run.
+    Prompt,
+    /// It was added while the agent rested, without asking the model.
+    Turn,
+    /// It was steered in.
+    Steer,
+    /// It was queued.
+    Queue,
+    /// It followed up on a finished answer.
+    FollowUp,
+    /// The loop asked the model to go on with an answer that was cut.
+    Continue,
+    /// The loop asked the model to sum up because a limit was reached.
+    WrapUp,
+}
+
+/// A model call is over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AssistantSaid {
+    /// What the model said; of a call that broke off, the text that had come.
+    pub message: Arc<AssistantMessage>,
+    /// Why it stopped.
+    pub stop: StopReason,
+    /// Why the call was made.
+    pub purpose: Purpose,
+    /// The model asked, as `provider/model`.
+    pub model: String,
+    /// The tokens of the call with all its attempts; `None` if the provider did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    /// What failed attempts before cost; part of `usage`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub wasted: Usage,
+    /// What the call cost in US dollars, where the price is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// The price used for `cost_usd`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
+    /// Why the message is not whole; `None` if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub broken: Option<Broken>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Why a model call gave no whole message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Broken {
+    /// The run was cancelled or ran out of time.
+    Canceled,
+    /// The call failed.
+    Failed {
+        /// What kind of failure it was.
+        kind: ErrorKind,
+        /// What was said about it.
+        message: String,
+    },
+}
+
+/// A call has really started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallStarted {
+    /// The call.
+    pub call: CallId,
+    /// The arguments it runs with, if the gate rewrote them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
+    /// The rule that let it pass, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+}
+
+/// A call waits for something outside the agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallWaiting {
+    /// The call.
+    pub call: CallId,
+    /// What it waits for.
+    pub wake: Wake,
+}
+
+/// What a call can wait for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wake {
+    /// A decision whether it may run.
+    Decision {
+        /// What is asked, for a person.
+        question: String,
+    },
+    /// An answer from a person.
+    Answer {
+        /// What is asked.
+        question: String,
+        /// Answers to choose from; free text is always possible.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        options: Vec<String>,
+    },
+    /// The end of another agent's run.
+    Agent(AgentId),
+    /// The end of a job.
+    Job(String),
+    /// A time.
+    At(Timestamp),
+}
+
+/// A waiting call was decided about.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Decided {
+    /// The call.
+    pub call: CallId,
+    /// The decision.
+    pub decision: Decision,
+    /// The operation that brought it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op: Option<OpId>,
+}
+
+/// A waiting call got its answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Answered {
+    /// The call.
+    pub call: CallId,
+    /// The answer.
+    pub text: String,
+    /// The operation that brought it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op: Option<OpId>,
+}
+
+/// What a waiting call waited for has happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Woken {
+    /// The call.
+    pub call: CallId,
+    /// The operation that said so, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op: Option<OpId>,
+}
+
+/// A call is over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallEnded {
+    /// The call.
+    pub call: CallId,
+    /// How it ended.
+    pub status: CallStatus,
+    /// What the model gets to see.
+    pub content: Arc<[Part]>,
+    /// How long it ran, in milliseconds; absent if it never started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ms: Option<u64>,
+    /// The whole output, if the model sees only a part of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full: Option<Stored>,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallStatus {
+    /// It did what it was asked to.
+    Ok,
+    /// It failed in a way the model is told about.
+    Error,
+    /// It was not allowed.
+    Denied,
+    /// It was not started because something else came first.
+    Skipped,
+    /// It was stopped, or never started, because the run was cancelled.
+    Canceled,
+    /// It took too long and was stopped.
+    Timeout,
+    /// Its process died while it ran, and nobody knows what it did.
+    Interrupted,
+}
+
+impl CallStatus {
+    /// Tells whether the model is told that the call failed.
+    pub fn is_error(self) -> bool {
+        self != Self::Ok
+    }
+
+    /// Returns the status as it is written in logs and events.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::Denied => "denied",
+            Self::Skipped => "skipped",
+            Self::Canceled => "canceled",
+            Self::Timeout => "timeout",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// A tool used a model of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExternalUsage {
+    /// The call during which it did.
+    pub call: CallId,
+    /// The tokens.
+    pub usage: Usage,
+    /// What it cost in US dollars, if the tool knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+}
+
+/// A limit of the run was reached.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LimitHit {
+    /// Which one.
+    pub limit: LimitKind,
+    /// What the model is asked to do now; `None` if the run ends without another word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrap_up: Option<Arc<UserMessage>>,
+}
+
+/// The run is over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunEnded {
+    /// The run.
+    pub run: RunId,
+    /// How it ended.
+    pub outcome: Ending,
+    /// The tokens of the run, those of its sub-agents and tools included.
+    pub usage: Usage,
+    /// What the run cost in US dollars; `None` if a price was missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// Operations that were accepted but not delivered: they stay as drafts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undelivered: Vec<OpId>,
+    /// Calls that were denied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub denials: Vec<CallId>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// With an answer.
+    Done,
+    /// With an error.
+    Failed(RunError),
+    /// By being cancelled.
+    Canceled {
+        /// Why.
+        reason: CancelReason,
+        /// The operation that asked for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        op: Option<OpId>,
+    },
+    /// At a limit.
+    Limit(LimitKind),
+    /// Because a call needed a decision or an answer that nobody could give.
+    NeedsApproval,
+}
+
+/// Why a run failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct RunError {
+    /// What kind of failure it was.
+    pub kind: RunErrorKind,
+    /// What was said about it.
+    pub message: String,
+}
+
+/// What kind of failure ended a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunErrorKind {
+    /// The model call failed.
+    Model(ErrorKind),
+    /// The model stopped for a reason that is no answer.
+    Stop,
+    /// The answer was longer than the model's limit, twice.
+    MaxTokens,
+    /// A tool declared that the run cannot go on.
+    Tool,
+    /// Something in the loop itself panicked.
+    Panic,
+}
+
+/// The system text for the runs from here on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SystemChanged {
+    /// The text.
+    pub text: Arc<str>,
+}
+
+/// The tools for the runs from here on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolsChanged {
+    /// The tools.
+    pub tools: Tools,
+}
+
+/// The conversation goes on from an earlier entry.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    /// The entry; `None` for an empty conversation.
+    pub to: Option<EntryId>,
+}
+
+/// Something only a tool or the embedding program understands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Custom {
+    /// The name of what it is.
+    pub name: String,
+    /// The call that recorded it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
+    /// Its content.
+    pub data: RawJson,
+}
+
+/// Writes the two ways of [`EntryKind`] from one table: name and type of each kind.
+macro_rules! kinds {
+    ($($name:literal => $variant:ident),* $(,)?) => {
+        impl EntryKind {
+            /// Returns the name of the kind as it stands in the log.
+            pub fn name(&self) -> &str {
+                match self {
+                    $(Self::$variant(_) => $name,)*
+                    Self::Unknown { kind, .. } => kind,
+                }
+            }
+
+            fn write<S: SerializeStruct>(&self, entry: &mut S) -> Result<(), S::Error> {
+                match self {
+                    $(Self::$variant(data) => entry.serialize_field("data", data),)*
+                    Self::Unknown { data, .. } => entry.serialize_field("data", data),
+                }
+            }
+
+            // The content is read in a second step: raw JSON does not survive a tagged enum.
+            fn read(kind: &str, data: &RawValue) -> Result<Self, serde_json::Error> {
+                Ok(match kind {
+                    $($name => Self::$variant(serde_json::from_str(data.get())?),)*
+                    _ => Self::Unknown { kind: kind.into(), data: data.to_owned().into() },
+                })
+            }
+        }
+    };
+}
+
+kinds! {
+    "created" => Created,
+    "run_started" => RunStarted,
+    "user" => User,
+    "posted" => Posted,
+    "assistant" => Assistant,
+    "call_started" => CallStarted,
+    "call_waiting" => CallWaiting,
+    "decided" => Decided,
+    "answered" => Answered,
+    "woken" => Woken,
+    "call_ended" => CallEnded,
+    "external_usage" => ExternalUsage,
+    "limit_hit" => LimitHit,
+    "run_ended" => RunEnded,
+    "system_changed" => SystemChanged,
+    "tools_changed" => ToolsChanged,
+    "head" => Head,
+    "custom" => Custom,
+}
+
+impl Serialize for Entry {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut entry = serializer.serialize_struct("Entry", 9)?;
+        entry.serialize_field("v", &self.v)?;
+        entry.serialize_field("id", &self.id)?;
+        if let Some(parent) = &self.parent {
+            entry.serialize_field("parent", parent)?;
+        }
+        entry.serialize_field("at", &self.at)?;
+        entry.serialize_field("agent", &self.agent)?;
+        if self.critical {
+            entry.serialize_field("critical", &true)?;
+        }
+        if let Some(ms) = &self.active_ms {
+            entry.serialize_field("active_ms", ms)?;
+        }
+        entry.serialize_field("kind", self.kind.name())?;
+        self.kind.write(&mut entry)?;
+        entry.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Entry {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Form<'a> {
+            v: u32,
+            id: EntryId,
+            #[serde(default)]
+            parent: Option<EntryId>,
+            at: Timestamp,
+            agent: AgentId,
+            #[serde(default)]
+            critical: bool,
+            #[serde(default)]
+            active_ms: Option<u64>,
+            #[serde(borrow)]
+            kind: std::borrow::Cow<'a, str>,
+            #[serde(borrow)]
+            data: &'a RawValue,
+        }
+        let Form { v, id, parent, at, agent, critical, active_ms, kind, data } =
+            Form::deserialize(deserializer)?;
+        // A later form of a known kind is no known kind: it is kept, not guessed at.
+        let kind = if v == VERSION {
+            EntryKind::read(&kind, data).map_err(|error| {
+                D::Error::custom(format_args!("entry {id} of kind {kind}: {error}"))
+            })?
+        } else {
+            EntryKind::Unknown { kind: kind.into(), data: data.to_owned().into() }
+        };
+        Ok(Self { v, id, parent, at, agent, critical, active_ms, kind })
+    }
+}

@@ -1,0 +1,67 @@
+//! The gate: who decides about a tool call before it starts.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use bowline_llm::ToolCall;
+
+use crate::event::AgentMeta;
+use crate::op::Decision;
+use crate::tool::Access;
+
+/// Decides about calls before they start.
+#[async_trait]
+pub trait Gate: Send + Sync {
+    /// Reviews a call whose arguments have been read.
+    async fn review(&self, call: &Review<'_>) -> Verdict;
+}
+
+/// A call under review.
+#[derive(Debug)]
+pub struct Review<'a> {
+    /// The call as the model wrote it, or as this gate rewrote it.
+    pub call: &'a ToolCall,
+    /// What it touches.
+    pub access: &'a Access,
+    /// Whose call it is.
+    pub agent: &'a Arc<AgentMeta>,
+    /// What a person decided, if this gate had asked.
+    pub decision: Option<&'a Decision>,
+}
+
+/// What a gate says of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may run.
+    Allow {
+        /// The rule that says so, where there is one.
+        rule: Option<String>,
+    },
+    /// It may not.
+    Deny {
+        /// Why, for the model.
+        reason: String,
+    },
+    /// It may run with other arguments, which are read and reviewed in turn.
+    Rewrite {
+        /// The arguments.
+        arguments: String,
+    },
+    /// A person must decide.
+    Wait {
+        /// What to ask.
+        question: String,
+    },
+}
+
+/// The gate that lets everything pass.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Open;
+
+#[async_trait]
+impl Gate for Open {
+    async fn review(&self, _call: &Review<'_>) -> Verdict {
+        Verdict::Allow { rule: None }
+    }
+}

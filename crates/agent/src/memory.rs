@@ -1,0 +1,253 @@
+//! The store that forgets: sessions in memory.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use async_trait::async_trait;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Notify;
+
+use crate::entry::{Entry, EntryKind};
+use crate::id::{AgentId, EntryId, OpId, SessionId};
+use crate::journal::{Blobs, Inbox, Journal, JournalError, Pos, Seq, SessionLog, Store};
+use crate::op::Op;
+
+/// Sessions that live as long as the store: for embedding, for tests, for runs that leave nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Memory {
+    sessions: Arc<Mutex<HashMap<SessionId, Arc<Session>>>>,
+}
+
+#[derive(Debug, Default)]
+struct Session {
+    state: Mutex<State>,
+    posted: Notify,
+    // Alive while somebody writes to the session.
+    writer: Mutex<Weak<()>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    entries: Vec<Entry>,
+    seqs: HashMap<AgentId, u64>,
+    positions: HashMap<EntryId, Pos>,
+    inbox: Vec<Op>,
+    // Posting is idempotent for as long as the session lives.
+    posted: HashSet<OpId>,
+    blobs: HashMap<String, Vec<u8>>,
+}
+
+impl Memory {
+    fn session(&self, id: SessionId) -> Option<Arc<Session>> {
+        lock(&self.sessions).get(&id).cloned()
+    }
+}
+
+#[async_trait]
+impl Store for Memory {
+    fn create(&self, id: SessionId) -> Arc<dyn SessionLog> {
+        let session = Arc::clone(lock(&self.sessions).entry(id).or_default());
+        let alive = Arc::new(());
+        *lock(&session.writer) = Arc::downgrade(&alive);
+        Arc::new(Held { id, session, alive })
+    }
+
+    async fn open(&self, id: SessionId) -> Result<Arc<dyn SessionLog>, JournalError> {
+        let missing = || JournalError::NotFound(format!("session {id}"));
+        let session = self.session(id).ok_or_else(missing)?;
+        let state = lock(&session.state);
+        if state.entries.is_empty() {
+            return Err(missing());
+        }
+        let unknown = state.entries.iter().find_map(|entry| match &entry.kind {
+            EntryKind::Unknown { kind, .. } if entry.critical => Some(kind.clone()),
+            _ => None,
+        });
+        drop(state);
+        if let Some(kind) = unknown {
+            let why = format!("it holds entries of the unknown kind {kind:?}");
+            return Err(JournalError::ReadOnly { session: id, why });
+        }
+        let alive = Arc::new(());
+        let mut writer = lock(&session.writer);
+        if writer.strong_count() > 0 {
+            return Err(JournalError::Busy { session: id, pid: std::process::id() });
+        }
+        *writer = Arc::downgrade(&alive);
+        drop(writer);
+        Ok(Arc::new(Held { id, session, alive }))
+    }
+
+    fn inbox(&self, id: SessionId) -> Arc<dyn Inbox> {
+        match self.session(id) {
+            Some(session) => Arc::new(Letterbox { session }),
+            None => Arc::new(Nowhere { id }),
+        }
+    }
+}
+
+/// A session held by its writer.
+struct Held {
+    id: SessionId,
+    session: Arc<Session>,
+    alive: Arc<()>,
+}
+
+#[async_trait]
+impl SessionLog for Held {
+    fn journal(&self, agent: AgentId) -> Arc<dyn Journal> {
+        let _writer = Arc::clone(&self.alive);
+        Arc::new(Log { agent, session: Arc::clone(&self.session), _writer })
+    }
+
+    async fn read(&self, from: Pos) -> Result<Vec<(Pos, Entry)>, JournalError> {
+        let state = lock(&self.session.state);
+        Ok((0..).map(Pos).zip(state.entries.iter().cloned()).skip_while(|(pos, _)| *pos < from).collect())
+    }
+
+    fn tip(&self) -> (Pos, Option<String>) {
+        (Pos(lock(&self.session.state).entries.len() as u64), None)
+    }
+
+    fn inbox(&self) -> Arc<dyn Inbox> {
+        Arc::new(Letterbox { session: Arc::clone(&self.session) })
+    }
+
+    fn blobs(&self) -> Arc<dyn Blobs> {
+        Arc::new(Bodies { id: self.id, session: Arc::clone(&self.session) })
+    }
+
+    fn folder(&self) -> Option<PathBuf> {
+        None
+    }
+
+    async fn sync(&self) -> Result<(), JournalError> {
+        Ok(())
+    }
+}
+
+struct Log {
+    agent: AgentId,
+    session: Arc<Session>,
+    _writer: Arc<()>,
+}
+
+#[async_trait]
+impl Journal for Log {
+    async fn append(&self, after: Seq, entries: &[Entry]) -> Result<Pos, JournalError> {
+        let mut state = lock(&self.session.state);
+        if let Some(pos) = entries.first().and_then(|entry| state.positions.get(&entry.id)) {
+            return Ok(*pos);
+        }
+        let seq = state.seqs.entry(self.agent).or_default();
+        if *seq != after.0 {
+            return Err(JournalError::Fenced(self.agent));
+        }
+        *seq += entries.len() as u64;
+        let first = Pos(state.entries.len() as u64);
+        for entry in entries {
+            let pos = Pos(state.entries.len() as u64);
+            state.positions.insert(entry.id, pos);
+            state.entries.push(entry.clone());
+        }
+        Ok(first)
+    }
+
+    async fn read(&self) -> Result<Vec<(Pos, Entry)>, JournalError> {
+        let state = lock(&self.session.state);
+        let all = (0..).map(Pos).zip(&state.entries);
+        Ok(all
+            .filter(|(_, entry)| entry.agent == self.agent)
+            .map(|(pos, entry)| (pos, entry.clone()))
+            .collect())
+    }
+}
+
+/// The inbox of a session there is.
+struct Letterbox {
+    session: Arc<Session>,
+}
+
+#[async_trait]
+impl Inbox for Letterbox {
+    async fn post(&self, op: Op) -> Result<(), JournalError> {
+        let mut state = lock(&self.session.state);
+        if state.posted.insert(op.id) {
+            state.inbox.push(op);
+            self.session.posted.notify_one();
+        }
+        Ok(())
+    }
+
+    async fn take(&self) -> Result<Vec<Op>, JournalError> {
+        Ok(lock(&self.session.state).inbox.clone())
+    }
+
+    async fn forget(&self, ops: &[OpId]) -> Result<(), JournalError> {
+        lock(&self.session.state).inbox.retain(|op| !ops.contains(&op.id));
+        Ok(())
+    }
+
+    async fn changed(&self) {
+        self.session.posted.notified().await;
+    }
+}
+
+/// The inbox of a session there is not.
+struct Nowhere {
+    id: SessionId,
+}
+
+#[async_trait]
+impl Inbox for Nowhere {
+    async fn post(&self, _op: Op) -> Result<(), JournalError> {
+        Err(JournalError::NotFound(format!("session {}", self.id)))
+    }
+
+    async fn take(&self) -> Result<Vec<Op>, JournalError> {
+        Ok(Vec::new())
+    }
+
+    async fn forget(&self, _ops: &[OpId]) -> Result<(), JournalError> {
+        Ok(())
+    }
+
+    async fn changed(&self) {
+        std::future::pending().await
+    }
+}
+
+struct Bodies {
+    id: SessionId,
+    session: Arc<Session>,
+}
+
+#[async_trait]
+impl Blobs for Bodies {
+    async fn put(&self, body: &[u8]) -> Result<String, JournalError> {
+        let hash = hex(&Sha256::digest(body));
+        lock(&self.session.state).blobs.insert(hash.clone(), body.to_vec());
+        Ok(hash)
+    }
+
+    async fn get(&self, hash: &str) -> Result<Vec<u8>, JournalError> {
+        let state = lock(&self.session.state);
+        let missing = || JournalError::NotFound(format!("blob {hash} of session {}", self.id));
+        state.blobs.get(hash).cloned().ok_or_else(missing)
+    }
+}
+
+/// Writes bytes in lower-case hex.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

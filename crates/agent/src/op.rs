@@ -1,0 +1,122 @@
+//! What is asked of a session from outside.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use bowline_llm::{CallId, Part, UserMessage};
+
+use crate::id::{AgentId, OpId};
+
+/// An operation posted to a session, by any process, delivered exactly once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Op {
+    /// Posting the same id again changes nothing.
+    pub id: OpId,
+    /// The agent it is for; `None` for the session's root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<AgentId>,
+    /// When it was posted.
+    pub at: Timestamp,
+    /// What is asked.
+    pub kind: OpKind,
+}
+
+/// What an [`Op`] asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OpKind {
+    /// Start a run with this input; on a running agent it waits like [`OpKind::Queue`].
+    Prompt(Input),
+    /// Say this before the next model call; calls that have not started are skipped.
+    Steer(Input),
+    /// Say this at the next boundary; nothing is skipped.
+    Queue(Input),
+    /// Say this when the agent would otherwise have finished.
+    FollowUp(Input),
+    /// End the run.
+    Cancel(CancelReason),
+    /// Decide about a call that waits for permission.
+    Decide {
+        /// The waiting call.
+        call: CallId,
+        /// What was decided.
+        decision: Decision,
+    },
+    /// Answer a question that a call asked.
+    Answer {
+        /// The waiting call.
+        call: CallId,
+        /// The answer.
+        text: String,
+    },
+    /// Tell a call that what it waits for has happened: its job ended, its time has come.
+    Wake {
+        /// The waiting call.
+        call: CallId,
+    },
+}
+
+impl OpKind {
+    /// Returns what is to be said to the model, if anything.
+    pub fn input(&self) -> Option<&Input> {
+        match self {
+            Self::Prompt(input)
+            | Self::Steer(input)
+            | Self::Queue(input)
+            | Self::FollowUp(input) => Some(input),
+            Self::Cancel(_) | Self::Decide { .. } | Self::Answer { .. } | Self::Wake { .. } => None,
+        }
+    }
+}
+
+/// What a user says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Input(pub Arc<UserMessage>);
+
+impl From<&str> for Input {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl From<String> for Input {
+    fn from(text: String) -> Self {
+        Self(Arc::new(UserMessage::text(text)))
+    }
+}
+
+impl From<Vec<Part>> for Input {
+    fn from(content: Vec<Part>) -> Self {
+        Self(Arc::new(UserMessage { content }))
+    }
+}
+
+/// Why a run was cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CancelReason {
+    /// A person asked for it.
+    User,
+    /// A deadline set from outside passed.
+    Timeout,
+    /// The agent's parent ended.
+    Parent,
+    /// The process is shutting down.
+    Shutdown,
+}
+
+/// A decision about a call that waits for permission.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// Run it.
+    Allow,
+    /// Do not run it, and tell the model why.
+    Deny {
+        /// The reason, for the model.
+        reason: String,
+    },
+}
