@@ -1,18 +1,298 @@
-//! stub
-use bowline_llm::CallId;
-use crate::entry::Wake;
+//! The conversation: what the log of one agent comes to.
+
+mod context;
+mod totals;
+
+use std::sync::Arc;
+
+use bowline_llm::{CallId, Message, MessageRef, Messages, RawJson, ToolBlock, ToolCall};
+
+use crate::entry::{CallEnded, Created, Ending, Entry, EntryKind, LimitHit, Wake};
+use crate::id::{EntryId, OpId, RunId};
+use crate::journal::Seq;
+use crate::limits::Limits;
+use crate::op::{CancelReason, Op};
 use crate::tool::Waked;
-#[derive(Debug)]
-pub struct Conversation;
-#[derive(Debug)]
-pub enum CallState { New, Started, Woken(Waked), Waiting(Wake) }
-#[derive(Debug)]
-pub struct OpenCall { pub state: CallState }
-impl OpenCall { pub fn id(&self) -> &CallId { unimplemented!() } }
-#[derive(Debug)]
-pub enum Last { Nothing, Said, Results, Cut, Answer, Broken }
+
+use context::Context;
+pub(crate) use context::{hash_text, hash_tools};
+pub use totals::Totals;
+
+/// The fold of one agent's log: the view that a model gets, what is open, and what it has cost.
+#[derive(Debug, Default)]
+pub struct Conversation {
+    context: Context,
+    totals: Totals,
+    head: Option<EntryId>,
+    seq: Seq,
+}
+
+/// What a model would be asked with: immutable, and cheap to hold on to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Snapshot {
+    /// The system text.
+    pub system: Arc<str>,
+    /// The messages.
+    pub messages: Messages,
+    /// The tools.
+    pub tools: ToolBlock,
+}
+
+/// The run that is open.
+#[derive(Debug, Clone)]
+pub struct OpenRun {
+    /// Names the run.
+    pub id: RunId,
+    /// The model it asks, as `provider/model`.
+    pub model: String,
+    /// Its limits.
+    pub limits: Limits,
+    /// Model calls so far, a wrap-up call not counted.
+    pub model_turns: u32,
+    /// Calls started so far.
+    pub tool_calls: u32,
+    /// Milliseconds of work so far.
+    pub active_ms: u64,
+    /// The limit it has hit.
+    pub limit: Option<LimitHit>,
+    /// Whether the wrap-up call has been made.
+    pub wrapped_up: bool,
+    /// Why it is to end.
+    pub canceled: Option<CancelReason>,
+    /// Operations that wait to be delivered, in order.
+    pub pending: Vec<Op>,
+    /// Calls that were denied.
+    pub denials: Vec<CallId>,
+    /// How often in a row the model was asked to go on with a cut answer.
+    pub continued: u32,
+    /// How many messages there were before it.
+    pub(crate) from: usize,
+    /// The operation that started it.
+    pub(crate) prompt: Option<OpId>,
+}
+
+/// A call that has no result yet, or whose batch has calls that have none.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// The call as the model wrote it.
+    pub call: ToolCall,
+    /// How far it is.
+    pub state: CallState,
+    /// Whether it has really started.
+    pub started: bool,
+    /// The arguments it runs with, if the gate rewrote them.
+    pub rewritten: Option<String>,
+}
+
+impl Call {
+    /// Returns the call's id.
+    pub fn id(&self) -> &CallId {
+        &self.call.id
+    }
+
+    /// Returns the arguments it runs with.
+    pub fn arguments(&self) -> &str {
+        self.rewritten.as_deref().unwrap_or(&self.call.arguments)
+    }
+
+    /// Tells whether it has no result yet.
+    pub fn is_open(&self) -> bool {
+        !matches!(self.state, CallState::Ended(_))
+    }
+}
+
+/// How far a call is.
+#[derive(Debug, Clone)]
+pub enum CallState {
+    /// Nothing has happened.
+    New,
+    /// It is in flight.
+    Started,
+    /// It waits.
+    Waiting(Wake),
+    /// It waited, and has been woken.
+    Woken(Waked),
+    /// It is over.
+    Ended(CallEnded),
+}
+
+/// What the conversation ends with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Last {
+    /// Nothing has been said.
+    #[default]
+    Nothing,
+    /// A user message that the model has not seen.
+    Said,
+    /// Results that the model has not seen.
+    Results,
+    /// A reply without calls that was cut at its greatest length.
+    Cut,
+    /// A reply without calls.
+    Answer,
+    /// A model call that broke off.
+    Broken,
+}
+
 impl Conversation {
-    pub fn run(&self) -> Option<()> { None }
-    pub fn open_calls(&self) -> &[OpenCall] { &[] }
-    pub fn last(&self) -> Last { Last::Nothing }
+    /// Folds a log from its beginning.
+    pub fn replay<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Self {
+        let entries: Vec<&Entry> = entries.into_iter().collect();
+        let mut conversation = Self::default();
+        for (index, entry) in entries.iter().enumerate() {
+            if let EntryKind::Head(head) = &entry.kind {
+                conversation.rewind(&entries[..index], entry, head.to);
+            } else {
+                conversation.apply(entry);
+            }
+        }
+        conversation
+    }
+
+    /// Adds one entry that follows the ones before it. A rewind cannot be added this way, because
+    /// it needs the log: it is replayed.
+    pub(crate) fn apply(&mut self, entry: &Entry) {
+        self.totals.apply(entry);
+        self.context.apply(entry);
+        if let EntryKind::RunEnded(ended) = &entry.kind {
+            let answer = self.context.answer();
+            self.totals.finish(ended, self.context.take_run(), answer);
+        }
+        self.head = Some(entry.id);
+        self.seq.0 += 1;
+    }
+
+    fn rewind(&mut self, before: &[&Entry], entry: &Entry, to: Option<EntryId>) {
+        self.totals.apply(entry);
+        self.seq.0 += 1;
+        self.head = to;
+        self.context = Context::default();
+        let mut path = Vec::new();
+        let mut next = to;
+        for entry in before.iter().rev() {
+            if next == Some(entry.id) {
+                next = entry.parent;
+                path.push(entry);
+            }
+        }
+        for entry in path.into_iter().rev() {
+            self.context.apply(entry);
+            if matches!(entry.kind, EntryKind::RunEnded(_)) {
+                self.context.take_run();
+            }
+        }
+    }
+
+    /// Returns what a model would be asked with now.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            system: Arc::clone(&self.context.system),
+            messages: self.context.messages.clone(),
+            tools: self.context.tools.clone(),
+        }
+    }
+
+    /// Returns the messages a model would see now.
+    pub fn messages(&self) -> &Messages {
+        &self.context.messages
+    }
+
+    /// Returns what the conversation ends with.
+    pub fn last(&self) -> Last {
+        self.context.last
+    }
+
+    /// Returns the calls of the latest reply that are not over, in order.
+    pub fn open_calls(&self) -> Vec<&Call> {
+        self.context.batch.iter().filter(|call| call.is_open()).collect()
+    }
+
+    /// Returns an open call.
+    pub fn open_call(&self, id: &CallId) -> Option<&Call> {
+        self.context.batch.iter().find(|call| call.id() == id && call.is_open())
+    }
+
+    /// Tells whether a call is open.
+    pub fn has_open_calls(&self) -> bool {
+        self.context.batch.iter().any(Call::is_open)
+    }
+
+    /// Returns the run that is open.
+    pub fn run(&self) -> Option<&OpenRun> {
+        self.context.run.as_ref()
+    }
+
+    /// Returns how the agent was made; `None` while its log is empty.
+    pub fn created(&self) -> Option<&Created> {
+        self.context.created.as_ref()
+    }
+
+    /// Returns what folds over all entries, whatever the head.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// Returns the last entry of the conversation.
+    pub fn head(&self) -> Option<EntryId> {
+        self.head
+    }
+
+    /// Returns how many entries the log holds.
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    /// Returns the tokens of the latest request as its provider counted them.
+    pub fn context_tokens(&self) -> u64 {
+        self.context.tokens
+    }
+
+    /// Returns the answer that the conversation ends with: the text of the last reply, with what it
+    /// went on from if it had been cut. `None` if it does not end with a reply.
+    pub fn answer(&self) -> Option<String> {
+        let answer = self.context.answer();
+        (!answer.is_empty()).then(|| answer.iter().map(|message| message.to_text()).collect())
+    }
+
+    /// Returns why the last reply is no answer, if it is none.
+    pub(crate) fn ending(&self) -> Ending {
+        self.context.ending()
+    }
+
+    pub(crate) fn system(&self) -> (&Arc<str>, &str) {
+        (&self.context.system, &self.context.system_hash)
+    }
+
+    pub(crate) fn tools(&self) -> (&ToolBlock, &str) {
+        (&self.context.tools, &self.context.tools_hash)
+    }
+
+    pub(crate) fn records(&self) -> &rpds::VectorSync<(Arc<str>, RawJson)> {
+        &self.context.records
+    }
+
+    /// Makes the ids of a reply's calls unique in this conversation.
+    pub(crate) fn unique_ids(&self, message: &mut bowline_llm::AssistantMessage) {
+        self.context.unique_ids(message);
+    }
+
+    /// Replaces messages by others that say the same, such as those whose stored parts were
+    /// fetched.
+    pub(crate) fn replace_message(&mut self, index: usize, message: Message) {
+        self.context.messages.set_mut(index, MessageRef::from(message));
+    }
+
+    /// Tells whether a message has parts that are kept elsewhere.
+    pub(crate) fn has_stored(&self) -> bool {
+        self.context.stored
+    }
+
+    pub(crate) fn set_fetched(&mut self) {
+        self.context.stored = false;
+    }
+
+    /// Tells whether an operation is in the log, delivered or pending.
+    pub fn knows(&self, op: OpId) -> bool {
+        self.totals.knows(op)
+    }
 }

@@ -17,6 +17,7 @@ use bowline_llm::{
 
 use crate::id::{AgentId, EntryId, OpId, RunId, SessionId};
 use crate::journal::Pos;
+use crate::ledger::Spent;
 use crate::limits::{LimitKind, Limits};
 use crate::op::{CancelReason, Decision, Op};
 use crate::orchestrator::Purpose;
@@ -74,6 +75,8 @@ pub enum EntryKind {
     ExternalUsage(ExternalUsage),
     /// A limit of the run was reached.
     LimitHit(LimitHit),
+    /// The run is to end.
+    Canceled(Canceled),
     /// The run is over.
     RunEnded(RunEnded),
     /// The system text for the runs from here on.
@@ -211,6 +214,8 @@ pub struct UserSaid {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Via {
+    /// It tells the model where it is: the directory, the date. It goes before the first prompt.
+    Context,
     /// It started the run.
     Prompt,
     /// It was added while the agent rested, without asking the model.
@@ -264,7 +269,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 #[serde(rename_all = "snake_case")]
 pub enum Broken {
     /// The run was cancelled or ran out of time.
-    Canceled,
+    Stopped,
     /// The call failed.
     Failed {
         /// What kind of failure it was.
@@ -434,6 +439,16 @@ pub struct LimitHit {
     pub wrap_up: Option<Arc<UserMessage>>,
 }
 
+/// The run is to end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Canceled {
+    /// Why.
+    pub reason: CancelReason,
+    /// The operation that asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op: Option<OpId>,
+}
+
 /// The run is over.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunEnded {
@@ -441,11 +456,8 @@ pub struct RunEnded {
     pub run: RunId,
     /// How it ended.
     pub outcome: Ending,
-    /// The tokens of the run, those of its sub-agents and tools included.
-    pub usage: Usage,
-    /// What the run cost in US dollars; `None` if a price was missing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_usd: Option<f64>,
+    /// What the run has spent, its sub-agents and tools included.
+    pub spent: Spent,
     /// Operations that were accepted but not delivered: they stay as drafts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undelivered: Vec<OpId>,
@@ -463,13 +475,7 @@ pub enum Ending {
     /// With an error.
     Failed(RunError),
     /// By being cancelled.
-    Canceled {
-        /// Why.
-        reason: CancelReason,
-        /// The operation that asked for it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        op: Option<OpId>,
-    },
+    Canceled(CancelReason),
     /// At a limit.
     Limit(LimitKind),
     /// Because a call needed a decision or an answer that nobody could give.
@@ -579,6 +585,7 @@ kinds! {
     "call_ended" => CallEnded,
     "external_usage" => ExternalUsage,
     "limit_hit" => LimitHit,
+    "canceled" => Canceled,
     "run_ended" => RunEnded,
     "system_changed" => SystemChanged,
     "tools_changed" => ToolsChanged,

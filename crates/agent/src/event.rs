@@ -1,12 +1,54 @@
 //! Events: what an agent tells those who watch it.
+//!
+//! Committed events follow from entries and carry their position; a reader of the log gets the
+//! same ones. Live events (deltas, progress, retries) are never replayed: the next commit
+//! supersedes them.
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::id::AgentId;
+use bowline_llm::{CallId, MessageRef, Part, StopReason, Usage};
 
-/// Who said it.
+use crate::entry::{CallStatus, Ending};
+use crate::id::{AgentId, OpId, RunId, SessionId};
+use crate::journal::Pos;
+use crate::ledger::Spent;
+use crate::limits::LimitKind;
+use crate::op::Decision;
+
+/// The version of the envelope.
+pub const VERSION: u32 = 1;
+
+/// Something that happened, in an envelope that says to whom.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// The session.
+    pub session: SessionId,
+    /// The run; `None` between runs.
+    pub run: Option<RunId>,
+    /// The model call of the run, from 1; 0 before the first.
+    pub turn: u32,
+    /// Who says it.
+    pub agent: Arc<AgentMeta>,
+    /// When it happened.
+    pub ts: Timestamp,
+    /// The position of the entry it follows from; `None` for a live event.
+    pub pos: Option<Pos>,
+    /// Of a live event: the last position that was published before it.
+    pub after: Option<Pos>,
+    /// Of a live event of a model call: which attempt, from 1.
+    pub attempt: Option<u32>,
+    /// Of a delta: its number within its attempt, from 0.
+    pub n: Option<u64>,
+    /// The tool call it is about.
+    pub call_id: Option<CallId>,
+    /// What happened.
+    pub body: EventBody,
+}
+
+/// Who says something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentMeta {
     /// The agent.
@@ -24,4 +66,280 @@ pub struct AgentMeta {
     /// The agents above it, nearest first.
     #[serde(skip)]
     pub ancestors: Arc<[AgentId]>,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "type", content = "data", rename_all = "snake_case")]
+pub enum EventBody {
+    /// A sub-agent begins its first run.
+    AgentStart {
+        /// The call that made it.
+        call: CallId,
+    },
+    /// A sub-agent is done: the call that made it is about to end.
+    AgentEnd {
+        /// How its last run ended; `None` if it was stopped before one ended.
+        outcome: Option<Ending>,
+    },
+    /// A run begins.
+    RunStart {
+        /// The model it asks, as `provider/model`.
+        model: String,
+    },
+    /// A model call begins.
+    TurnStart,
+    /// More text of the reply.
+    TextDelta {
+        /// The text.
+        text: String,
+    },
+    /// All deltas of this turn so far are void.
+    TextReset,
+    /// A whole text of the reply.
+    Text {
+        /// The text.
+        text: String,
+        /// Whether the reply ends with it.
+        finalizing: bool,
+    },
+    /// More reasoning.
+    ReasoningDelta {
+        /// The text.
+        text: String,
+    },
+    /// A whole block of reasoning.
+    Reasoning {
+        /// The text; empty if the provider shows none.
+        text: String,
+    },
+    /// More of a tool call.
+    ToolCallDelta {
+        /// Which call of the reply, from 0.
+        index: usize,
+        /// The tool; in the first delta of a call.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        /// The next piece of the arguments.
+        arguments: String,
+    },
+    /// The model calls a tool.
+    ToolCall {
+        /// The tool.
+        name: String,
+        /// The arguments as the model wrote them.
+        arguments: String,
+    },
+    /// A call has started.
+    ToolStart {
+        /// The tool.
+        name: String,
+        /// The arguments it runs with, if the gate rewrote them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        arguments: Option<String>,
+    },
+    /// A tool shows what it is doing.
+    ToolOutput {
+        /// What it shows.
+        text: String,
+    },
+    /// A call is over.
+    ToolEnd {
+        /// The tool.
+        name: String,
+        /// How it ended.
+        status: CallStatus,
+        /// Milliseconds it ran; absent if it never started.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ms: Option<u64>,
+        /// What the model gets to see.
+        content: Arc<[Part]>,
+        /// Whether the model sees only a part of the output.
+        truncated: bool,
+    },
+    /// The conversation has a new message.
+    MessageAdded {
+        /// The message.
+        message: MessageRef,
+    },
+    /// A model call is over.
+    TurnEnd {
+        /// Its tokens.
+        usage: Option<Usage>,
+        /// What it cost in US dollars, if the price is known.
+        cost_usd: Option<f64>,
+        /// Why the model stopped.
+        finish: StopReason,
+        /// How long it took, in milliseconds.
+        ms: Option<u64>,
+        /// How much of the context window the request took, in percent; absent if unknown.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        context_percent: Option<u8>,
+    },
+    /// An operation was accepted and waits for its moment.
+    Queued {
+        /// What kind it is: `prompt`, `steer`, `queue`, `follow_up`.
+        kind: &'static str,
+        /// The operation.
+        id: OpId,
+    },
+    /// An operation was delivered.
+    Delivered {
+        /// The operation.
+        id: OpId,
+    },
+    /// A call waits for permission.
+    PermissionRequest {
+        /// What is asked.
+        question: String,
+    },
+    /// Somebody decided.
+    PermissionDecision {
+        /// The decision.
+        decision: Decision,
+    },
+    /// A call asks a person something.
+    Question {
+        /// What is asked.
+        question: String,
+        /// Answers to choose from.
+        options: Vec<String>,
+    },
+    /// A call was answered.
+    Answer {
+        /// The answer.
+        text: String,
+    },
+    /// A limit of the run was reached.
+    LimitHit {
+        /// Which one.
+        limit: LimitKind,
+    },
+    /// A model call failed and is tried again.
+    Retry {
+        /// Which attempt comes next; the first is 1.
+        attempt: u32,
+        /// How long it waits, in milliseconds.
+        delay_ms: u64,
+        /// What went wrong.
+        reason: String,
+    },
+    /// What the agent is doing.
+    Status {
+        /// The phase.
+        phase: Phase,
+    },
+    /// Something a person should know.
+    Warning {
+        /// What.
+        message: String,
+    },
+    /// What was sent before is sent differently from here on: the provider's cache is lost.
+    CacheBreak {
+        /// Why.
+        reason: &'static str,
+    },
+    /// An entry of the embedding program or of a tool.
+    Custom {
+        /// Its name.
+        name: String,
+        /// Its content.
+        data: bowline_llm::RawJson,
+    },
+    /// A reader was too slow, and some events are missing here; the log has the committed ones.
+    Gap {
+        /// How many.
+        missed: u64,
+    },
+    /// A run is over. No event of the run follows.
+    RunEnd {
+        /// How it ended.
+        outcome: Ending,
+        /// What it has spent, its sub-agents and tools included.
+        spent: Spent,
+        /// Operations that were accepted but not delivered.
+        undelivered: Vec<OpId>,
+        /// Calls that were denied.
+        denials: Vec<CallId>,
+    },
+    /// There is no run, because the prompt was refused.
+    Rejected {
+        /// Why.
+        error: String,
+    },
+    /// A run could not go on, and nothing of it could be written to the log any more. The log holds
+    /// an open run. No event of the run follows.
+    RunLost {
+        /// Why.
+        error: String,
+    },
+}
+
+/// What an agent is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// No run is open.
+    Idle,
+    /// It waits for the model.
+    Model,
+    /// It waits to ask the model again.
+    Retrying,
+    /// It runs tools.
+    Tools,
+    /// It waits for a person, another agent, a job or a time.
+    Waiting,
+}
+
+impl EventBody {
+    /// Tells whether the event ends its run's stream.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self, Self::RunEnd { .. } | Self::RunLost { .. } | Self::Rejected { .. })
+    }
+}
+
+/// An event as it is printed: numbered within its stream.
+#[derive(Debug, Serialize)]
+pub struct Printed<'a> {
+    v: u32,
+    seq: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pos: Option<Pos>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<Pos>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n: Option<u64>,
+    ts: Timestamp,
+    session: SessionId,
+    run: Option<RunId>,
+    turn: u32,
+    agent: &'a AgentMeta,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call_id: Option<&'a CallId>,
+    // One level deep on purpose: `type` and `data` stand beside the rest. This form is only written.
+    #[serde(flatten)]
+    body: &'a EventBody,
+}
+
+impl Event {
+    /// Returns the form in which the event is printed as the `seq`th of its stream.
+    pub fn printed(&self, seq: u64) -> Printed<'_> {
+        Printed {
+            v: VERSION,
+            seq,
+            pos: self.pos,
+            after: self.after,
+            attempt: self.attempt,
+            n: self.n,
+            ts: self.ts,
+            session: self.session,
+            run: self.run,
+            turn: self.turn,
+            agent: &self.agent,
+            call_id: self.call_id.as_ref(),
+            body: &self.body,
+        }
+    }
 }

@@ -50,6 +50,9 @@ pub trait Store: Send + Sync {
 
     /// Returns the inbox of a session, which needs no writer.
     fn inbox(&self, id: SessionId) -> Arc<dyn Inbox>;
+
+    /// Returns the large bodies of a session; to read them needs no writer.
+    fn blobs(&self, id: SessionId) -> Arc<dyn Blobs>;
 }
 
 /// One session, held by its one writer until the last clone is dropped.

@@ -1,16 +1,51 @@
-//! bowline-agent
+//! The agent loop that holds.
+//!
+//! An agent's log is its state: the conversation is a view of it, and what to do next is a pure
+//! function of it. [`Agent::start`] brings an agent to life in a task of its own, which alone
+//! writes the log; everybody else holds a [`SessionHandle`].
+//!
+//! In reading order:
+//!
+//! - [`id`], [`op`], [`entry`]: what is written down.
+//! - [`journal`]: the doors to whatever keeps it; [`Memory`] keeps nothing.
+//! - [`conversation`]: the fold; [`orchestrator`]: from the fold to the next step.
+//! - [`tool`], [`gate`], [`children`], [`limits`]: what an agent may do.
+//! - [`agent`], [`handle`], [`run`], [`event`]: the face for those who embed it.
+//! - `turn` owns one agent's log and does one step; `driver` does step after step.
+#![deny(missing_docs)]
 
+pub mod agent;
 pub mod children;
 pub mod conversation;
+mod driver;
 pub mod entry;
+pub mod error;
 pub mod event;
+mod fork;
 pub mod gate;
+pub mod handle;
+mod hub;
 pub mod id;
 pub mod journal;
+mod ledger;
 pub mod limits;
+mod mailbox;
 mod memory;
 pub mod op;
 pub mod orchestrator;
+mod outcome;
+mod projection;
+pub mod run;
+mod session;
 pub mod tool;
+mod turn;
 
+pub use agent::{Agent, Busy, Fork, ToolExecution};
+pub use children::{AgentCreator, Child, Children};
+pub use error::AgentError;
+pub use handle::{SessionHandle, State};
+pub use ledger::Spent;
 pub use memory::Memory;
+pub use outcome::Outcome;
+pub use projection::Projection;
+pub use run::{Run, RunFailure, collect_final_text};

@@ -86,6 +86,11 @@ impl Store for Memory {
             None => Arc::new(Nowhere { id }),
         }
     }
+
+    fn blobs(&self, id: SessionId) -> Arc<dyn Blobs> {
+        let session = self.session(id).unwrap_or_default();
+        Arc::new(Bodies { id, session })
+    }
 }
 
 /// A session held by its writer.

@@ -106,6 +106,8 @@ pub enum CancelReason {
     Parent,
     /// The process is shutting down.
     Shutdown,
+    /// The provider of the model cancelled the reply.
+    Provider,
 }
 
 /// A decision about a call that waits for permission.

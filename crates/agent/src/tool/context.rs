@@ -43,7 +43,8 @@ pub struct ToolContext {
     pub wake: Option<Waked>,
     /// Makes sub-agents, which live as long as the call.
     pub children: Children,
-    scope: Arc<CallScope>,
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) scope: Arc<CallScope>,
 }
 
 /// What woke a waiting call.
@@ -58,33 +59,6 @@ pub enum Waked {
 }
 
 impl ToolContext {
-    #[expect(clippy::too_many_arguments, reason = "the loop alone builds it, field by field")]
-    pub(crate) fn new(
-        session: SessionId,
-        agent: Arc<AgentMeta>,
-        call: CallId,
-        cancel: CancellationToken,
-        limits: (Option<Duration>, u64),
-        folder: Option<PathBuf>,
-        wake: Option<Waked>,
-        children: Children,
-        scope: Arc<CallScope>,
-    ) -> Self {
-        let (tool_time, output_bytes) = limits;
-        Self {
-            session,
-            agent,
-            call,
-            cancel,
-            tool_time,
-            output_bytes,
-            folder,
-            wake,
-            children,
-            scope,
-        }
-    }
-
     /// Shows a person what the tool is doing; the model never sees it.
     pub fn output(&self, text: impl Into<String>) {
         self.scope.say(ScopeMessage::Output(text.into()));
@@ -122,7 +96,7 @@ impl ToolContext {
 
     /// Returns the time of day.
     pub fn now(&self) -> Timestamp {
-        self.children.now()
+        self.source.now()
     }
 }
 
@@ -217,7 +191,8 @@ impl ToolContext {
             output_bytes: 65_536,
             folder,
             wake: None,
-            children: Children::none(source),
+            children: Children::none(),
+            source,
             scope: Arc::new(CallScope::new(call, said, rpds::VectorSync::default())),
         }
     }

@@ -1,0 +1,172 @@
+//! An agent before it lives: what it is made of, as plain data.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bowline_llm::{Effort, Model};
+
+use crate::error::AgentError;
+use crate::fork;
+use crate::gate::{Gate, Open};
+use crate::handle::SessionHandle;
+use crate::id::{EntryId, SessionId, Source, SystemSource};
+use crate::journal::{Pos, Store};
+use crate::limits::Limits;
+use crate::memory::Memory;
+use crate::op::Input;
+use crate::orchestrator::{Orchestrator, React};
+use crate::run::Run;
+use crate::session;
+use crate::tool::Toolbox;
+
+/// What an agent is made of. [`Agent::start`] brings it to life, as often as wanted.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use bowline_agent::Agent;
+/// # fn example(model: Arc<dyn bowline_llm::Model>) -> Agent {
+/// Agent { instructions: "Answer in one word.".into(), ..Agent::new(model) }
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Agent {
+    /// The name of the configuration; sub-agents made from it are called after it.
+    pub name: String,
+    /// The system text: it stays the same from request to request.
+    pub instructions: Arc<str>,
+    /// What the model is told with the first prompt: facts that change, such as the directory and
+    /// the date. Empty for nothing.
+    pub context: String,
+    /// The model.
+    pub model: Arc<dyn Model>,
+    /// How hard the model should think; `None` leaves it to the provider.
+    pub effort: Option<Effort>,
+    /// What the model can do.
+    pub tools: Toolbox,
+    /// Which calls of one reply may overlap.
+    pub tool_execution: ToolExecution,
+    /// How much a run may use.
+    pub limits: Limits,
+    /// The shape of the loop.
+    pub orchestrator: Arc<dyn Orchestrator>,
+    /// Who decides about tool calls.
+    pub gate: Arc<dyn Gate>,
+    /// Whether somebody is there who can decide and answer. If not, a run that needs it ends.
+    pub attended: bool,
+    /// What to do with a prompt while a run is open.
+    pub busy: Busy,
+    /// The directory in which the session works, for those who list sessions.
+    pub cwd: Option<String>,
+    /// Where sessions are kept.
+    pub store: Arc<dyn Store>,
+    /// Where ids and the time come from.
+    pub source: Arc<dyn Source>,
+}
+
+/// Which calls of one reply may overlap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ToolExecution {
+    /// Those that do not conflict by what they touch, at most eight at once.
+    #[default]
+    Auto,
+    /// All of them, at most so many at once.
+    Parallel {
+        /// How many at once.
+        max: usize,
+    },
+    /// None.
+    Sequential,
+}
+
+/// What to do with a prompt while a run is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Busy {
+    /// Refuse it.
+    #[default]
+    Reject,
+    /// Say it at the next boundary of the open run.
+    Queue,
+    /// Skip calls that have not started, and say it before the next model call.
+    Steer,
+    /// Cancel the open run, then start a new one with it.
+    CancelPrevious,
+}
+
+impl Agent {
+    /// Makes an agent with no instructions, no tools, the default limits, and a memory that
+    /// forgets.
+    pub fn new(model: Arc<dyn Model>) -> Self {
+        Self {
+            name: "default".to_owned(),
+            instructions: "".into(),
+            context: String::new(),
+            model,
+            effort: None,
+            tools: Toolbox::default(),
+            tool_execution: ToolExecution::Auto,
+            limits: Limits::default(),
+            orchestrator: Arc::new(React),
+            gate: Arc::new(Open),
+            attended: true,
+            busy: Busy::Reject,
+            cwd: None,
+            store: Arc::new(Memory::default()),
+            source: Arc::new(SystemSource),
+        }
+    }
+
+    /// Starts a new session. Nothing is kept before its first prompt.
+    ///
+    /// Must be called within a tokio runtime, like everything that returns a handle.
+    pub fn start(&self) -> SessionHandle {
+        session::start(self)
+    }
+
+    /// Opens a session again. A run that is open in it goes on when
+    /// [`SessionHandle::continue_run`] or [`SessionHandle::prompt`] is called.
+    ///
+    /// # Errors
+    /// [`AgentError::Journal`] if the session is not there, busy or broken.
+    pub async fn resume(&self, id: SessionId) -> Result<SessionHandle, AgentError> {
+        session::resume(self, id).await
+    }
+
+    /// Starts a new session that begins with a copy of another one's conversation, up to an entry
+    /// or, without one, to where it stands. The other session may be in use.
+    ///
+    /// # Errors
+    /// [`AgentError::Journal`] if the log has no such entry.
+    pub async fn fork(&self, origin: Fork) -> Result<SessionHandle, AgentError> {
+        let id = SessionId::new(&*self.source);
+        let copy = fork::copy_session(self, &origin, id)?;
+        session::start_with(self, id, copy).await
+    }
+
+    /// Asks the agent one thing in a session of its own.
+    pub fn prompt(&self, input: impl Into<Input>) -> Run {
+        self.start().prompt(input)
+    }
+}
+
+impl fmt::Debug for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agent")
+            .field("name", &self.name)
+            .field("model", &self.model.info().id())
+            .field("tools", &self.tools)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A conversation to fork.
+#[derive(Debug, Clone)]
+pub struct Fork {
+    /// The session.
+    pub session: SessionId,
+    /// Its entries, as [`SessionLog::read`](crate::journal::SessionLog::read) gives them.
+    pub entries: Vec<(Pos, crate::entry::Entry)>,
+    /// The hash of its log, where its store keeps one.
+    pub hash: Option<String>,
+    /// The entry up to which to copy; `None` for the head.
+    pub at: Option<EntryId>,
+}

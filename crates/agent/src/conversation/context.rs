@@ -1,0 +1,426 @@
+//! The fold along the path to the head.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use bowline_llm::{
+    AssistantMessage, AssistantPart, CallId, Message, MessageRef, Messages, Part, RawJson,
+    StopReason, ToolBlock, ToolResult, UserMessage,
+};
+
+use crate::entry::{
+    AssistantSaid, Broken, CallEnded, CallStatus, Created, Ending, Entry, EntryKind, RunError,
+    RunErrorKind, RunStarted, Via, Wake,
+};
+use crate::memory::hex;
+use crate::op::{CancelReason, OpKind};
+use crate::orchestrator::Purpose;
+use crate::tool::Waked;
+
+use super::{Call, CallState, Last, OpenRun};
+
+#[derive(Debug, Default)]
+pub(super) struct Context {
+    pub(super) created: Option<Created>,
+    pub(super) messages: Messages,
+    pub(super) system: Arc<str>,
+    pub(super) system_hash: String,
+    pub(super) tools: ToolBlock,
+    pub(super) tools_hash: String,
+    pub(super) run: Option<OpenRun>,
+    pub(super) batch: Vec<Call>,
+    pub(super) last: Last,
+    pub(super) records: rpds::VectorSync<(Arc<str>, RawJson)>,
+    pub(super) tokens: u64,
+    // What was said while calls were open: it comes after their results.
+    deferred: Vec<MessageRef>,
+    // Why the latest reply ended, and whether it is whole.
+    stop: Option<(StopReason, Option<Broken>)>,
+    // The latest replies that make up one answer: more than one if it was cut and went on.
+    answer: Vec<Arc<AssistantMessage>>,
+    goes_on: bool,
+    calls: HashSet<CallId>,
+    // Whether a message has parts that are kept elsewhere.
+    pub(super) stored: bool,
+    // What a prompt is said together with.
+    preface: Option<Arc<UserMessage>>,
+}
+
+impl Context {
+    pub(super) fn apply(&mut self, entry: &Entry) {
+        if let (Some(run), Some(ms)) = (&mut self.run, entry.active_ms) {
+            run.active_ms += ms;
+        }
+        match &entry.kind {
+            EntryKind::Created(created) => self.created = Some(created.clone()),
+            EntryKind::RunStarted(started) => self.start_run(started),
+            EntryKind::User(said) => {
+                self.deliver(said.op);
+                match said.via {
+                    Via::Context => self.preface = Some(Arc::clone(&said.message)),
+                    Via::Continue => self.go_on(&said.message),
+                    Via::Prompt | Via::Turn => {
+                        if let (Some(run), Via::Prompt) = (&mut self.run, said.via)
+                            && run.prompt.is_none()
+                        {
+                            run.prompt = said.op;
+                        }
+                        self.say(Arc::clone(&said.message));
+                    }
+                    Via::Steer | Via::Queue | Via::FollowUp | Via::WrapUp => {
+                        self.say(Arc::clone(&said.message));
+                    }
+                }
+            }
+            EntryKind::Posted(op) => {
+                if let Some(run) = &mut self.run {
+                    run.pending.push(op.clone());
+                }
+            }
+            EntryKind::Assistant(said) => self.reply(said),
+            EntryKind::CallStarted(started) => {
+                let rewritten = started.arguments.clone();
+                if self.set_state(&started.call, CallState::Started)
+                    && let Some(call) = self.call_mut(&started.call)
+                {
+                    call.started = true;
+                    call.rewritten = rewritten;
+                }
+                if let Some(run) = &mut self.run {
+                    run.tool_calls += 1;
+                }
+            }
+            EntryKind::CallWaiting(waiting) => {
+                self.set_state(&waiting.call, CallState::Waiting(waiting.wake.clone()));
+            }
+            EntryKind::Decided(decided) => {
+                self.deliver(decided.op);
+                self.wake(&decided.call, Waked::Decided(decided.decision.clone()));
+            }
+            EntryKind::Answered(answered) => {
+                self.deliver(answered.op);
+                self.wake(&answered.call, Waked::Answered(answered.text.clone()));
+            }
+            EntryKind::Woken(woken) => {
+                self.deliver(woken.op);
+                self.wake(&woken.call, Waked::Happened);
+            }
+            EntryKind::CallEnded(ended) => self.end_call(ended),
+            EntryKind::LimitHit(hit) => {
+                if let Some(run) = &mut self.run {
+                    run.limit = Some(hit.clone());
+                }
+                if let Some(message) = &hit.wrap_up {
+                    self.say(Arc::clone(message));
+                }
+            }
+            EntryKind::Canceled(canceled) => {
+                self.deliver(canceled.op);
+                if let Some(run) = &mut self.run {
+                    run.canceled.get_or_insert(canceled.reason);
+                }
+            }
+            EntryKind::SystemChanged(changed) => {
+                self.system_hash = hash_text(&changed.text);
+                self.system = Arc::clone(&changed.text);
+            }
+            EntryKind::ToolsChanged(changed) => {
+                self.tools_hash = hash_tools(&changed.tools.0);
+                self.tools = changed.tools.0.clone();
+            }
+            EntryKind::Custom(custom) => {
+                self.records.push_back_mut((custom.name.as_str().into(), custom.data.clone()));
+            }
+            // The run is taken by whoever folds its end into the totals; money is folded there too.
+            EntryKind::RunEnded(_)
+            | EntryKind::ExternalUsage(_)
+            | EntryKind::Head(_)
+            | EntryKind::Unknown { .. } => {}
+        }
+    }
+
+    pub(super) fn take_run(&mut self) -> Option<OpenRun> {
+        self.run.take()
+    }
+
+    pub(super) fn answer(&self) -> Vec<Arc<AssistantMessage>> {
+        match self.last {
+            Last::Answer | Last::Cut | Last::Broken => self.answer.clone(),
+            Last::Nothing | Last::Said | Last::Results => Vec::new(),
+        }
+    }
+
+    /// Returns how a run ends that settles now.
+    pub(super) fn ending(&self) -> Ending {
+        let failed =
+            |kind, message: String| Ending::Failed(RunError { kind, message });
+        match &self.stop {
+            None => Ending::Done,
+            Some((_, Some(Broken::Stopped))) => Ending::Canceled(CancelReason::User),
+            Some((_, Some(Broken::Failed { kind, message }))) => {
+                failed(RunErrorKind::Model(*kind), message.clone())
+            }
+            Some((StopReason::EndTurn, None)) => Ending::Done,
+            Some((StopReason::MaxTokens, None)) => failed(
+                RunErrorKind::MaxTokens,
+                "the answer reached the model's output token limit twice in a row".to_owned(),
+            ),
+            Some((StopReason::ToolUse, None)) => failed(
+                RunErrorKind::Stop,
+                "the model stopped to use tools but made no tool calls".to_owned(),
+            ),
+            Some((StopReason::Refused, None)) => {
+                failed(RunErrorKind::Stop, "the model refused to answer".to_owned())
+            }
+            Some((StopReason::Canceled, None)) => Ending::Canceled(CancelReason::Provider),
+            Some((StopReason::Error, None)) => failed(
+                RunErrorKind::Stop,
+                "the provider ended the reply with an error".to_owned(),
+            ),
+            Some((StopReason::Other(reason), None)) => {
+                failed(RunErrorKind::Stop, format!("unsupported stop reason {reason:?}"))
+            }
+        }
+    }
+
+    pub(super) fn unique_ids(&self, message: &mut AssistantMessage) {
+        let mut seen = HashSet::new();
+        for part in &mut message.content {
+            let AssistantPart::ToolCall(call) = part else { continue };
+            let original = call.id.clone();
+            let mut n = 2;
+            while call.id.as_str().is_empty()
+                || self.calls.contains(&call.id)
+                || seen.contains(&call.id)
+            {
+                let stem = if original.as_str().is_empty() { "call" } else { original.as_str() };
+                call.id = CallId::from(format!("{stem}_{n}"));
+                n += 1;
+            }
+            seen.insert(call.id.clone());
+        }
+    }
+
+    fn start_run(&mut self, started: &RunStarted) {
+        if let Some(system) = &started.system.value {
+            self.system = Arc::clone(system);
+        }
+        self.system_hash.clone_from(&started.system.hash);
+        if let Some(tools) = &started.tools.value {
+            self.tools = tools.0.clone();
+        }
+        self.tools_hash.clone_from(&started.tools.hash);
+        self.stop = None;
+        self.run = Some(OpenRun {
+            id: started.run,
+            model: started.model.clone(),
+            limits: started.limits.clone(),
+            model_turns: 0,
+            tool_calls: 0,
+            active_ms: 0,
+            limit: None,
+            wrapped_up: false,
+            canceled: None,
+            pending: Vec::new(),
+            denials: Vec::new(),
+            continued: 0,
+            from: self.messages.len(),
+            prompt: None,
+        });
+    }
+
+    fn say(&mut self, message: Arc<UserMessage>) {
+        self.answer.clear();
+        self.goes_on = false;
+        self.stop = None;
+        if let Some(run) = &mut self.run {
+            run.continued = 0;
+        }
+        self.append_user(message);
+    }
+
+    /// Asks the model to go on: the answer so far stays part of the answer.
+    fn go_on(&mut self, message: &Arc<UserMessage>) {
+        self.goes_on = true;
+        if let Some(run) = &mut self.run {
+            run.continued += 1;
+        }
+        self.append_user(Arc::clone(message));
+    }
+
+    fn append_user(&mut self, message: Arc<UserMessage>) {
+        let message = match self.preface.take() {
+            Some(preface) => {
+                let parts = preface.content.iter().chain(&message.content).cloned();
+                Arc::new(UserMessage { content: parts.collect() })
+            }
+            None => message,
+        };
+        self.stored |= message.content.iter().any(is_stored);
+        let message = MessageRef::from(Message::User(message));
+        if self.batch.iter().any(Call::is_open) {
+            self.deferred.push(message);
+        } else {
+            self.messages.push_back_mut(message);
+            self.last = Last::Said;
+        }
+    }
+
+    fn reply(&mut self, said: &AssistantSaid) {
+        if let Some(run) = &mut self.run {
+            match said.purpose {
+                Purpose::WrapUp => run.wrapped_up = true,
+                Purpose::Turn
+                | Purpose::Compact
+                | Purpose::Continue
+                | Purpose::Repair
+                | Purpose::Plan => run.model_turns += 1,
+            }
+        }
+        if let Some(usage) = said.usage {
+            // What failed attempts sent is no part of the conversation.
+            self.tokens = usage.input.saturating_sub(said.wasted.input);
+        }
+        self.stop = Some((said.stop.clone(), said.broken.clone()));
+        if !std::mem::take(&mut self.goes_on) {
+            self.answer.clear();
+        }
+        if said.broken.is_some() {
+            self.break_off(said);
+            return;
+        }
+        self.answer.push(Arc::clone(&said.message));
+        if !said.message.content.is_empty() {
+            self.messages
+                .push_back_mut(MessageRef::from(Message::Assistant(Arc::clone(&said.message))));
+        }
+        self.batch = said.message.tool_calls().map(Call::from).collect();
+        self.calls.extend(said.message.tool_calls().map(|call| call.id.clone()));
+        let cut = said.stop == StopReason::MaxTokens;
+        let may_go_on = self.run.as_ref().is_some_and(|run| run.continued == 0);
+        self.last = if cut && self.batch.is_empty() && may_go_on { Last::Cut } else { Last::Answer };
+    }
+
+    /// Keeps the text of a reply that broke off, and says so to the model.
+    fn break_off(&mut self, said: &AssistantSaid) {
+        self.last = Last::Broken;
+        self.batch.clear();
+        let text = said.message.to_text();
+        if text.is_empty() {
+            return;
+        }
+        let why = match &said.broken {
+            Some(Broken::Failed { .. }) => "the connection to the model failed here",
+            Some(Broken::Stopped) | None => "stopped here by the user",
+        };
+        let kept = AssistantMessage::text(format!("{text}\n\n[{why}]"));
+        self.messages.push_back_mut(MessageRef::from(Message::Assistant(Arc::new(kept))));
+        self.answer.push(Arc::clone(&said.message));
+    }
+
+    fn end_call(&mut self, ended: &CallEnded) {
+        if let (CallStatus::Denied, Some(run)) = (ended.status, &mut self.run) {
+            run.denials.push(ended.call.clone());
+        }
+        self.stored |= ended.content.iter().any(is_stored);
+        if !self.set_state(&ended.call, CallState::Ended(ended.clone()))
+            || self.batch.iter().any(Call::is_open)
+        {
+            return;
+        }
+        let results = self.batch.drain(..).filter_map(|call| match call.state {
+            CallState::Ended(ended) => Some(ToolResult {
+                call: call.call.id,
+                name: call.call.name,
+                content: ended.content,
+                is_error: ended.status.is_error(),
+            }),
+            CallState::New
+            | CallState::Started
+            | CallState::Waiting(_)
+            | CallState::Woken(_) => None,
+        });
+        self.messages.push_back_mut(MessageRef::from(Message::Results(results.collect())));
+        self.last = Last::Results;
+        self.stop = None;
+        for message in self.deferred.drain(..) {
+            self.messages.push_back_mut(message);
+            self.last = Last::Said;
+        }
+    }
+
+    /// The first wake counts; a later one finds the call no longer waiting.
+    fn wake(&mut self, call: &CallId, waked: Waked) {
+        let waits = self.call_mut(call).is_some_and(|call| match (&call.state, &waked) {
+            (CallState::Waiting(Wake::Decision { .. }), Waked::Decided(_))
+            | (CallState::Waiting(Wake::Answer { .. }), Waked::Answered(_))
+            | (CallState::Waiting(Wake::Agent(_) | Wake::Job(_) | Wake::At(_)), Waked::Happened) => {
+                true
+            }
+            (_, Waked::Decided(_) | Waked::Answered(_) | Waked::Happened) => false,
+        });
+        if waits {
+            self.set_state(call, CallState::Woken(waked));
+        }
+    }
+
+    fn deliver(&mut self, op: Option<crate::id::OpId>) {
+        if let (Some(run), Some(op)) = (&mut self.run, op) {
+            run.pending.retain(|pending| pending.id != op);
+        }
+    }
+
+    fn call_mut(&mut self, id: &CallId) -> Option<&mut Call> {
+        self.batch.iter_mut().find(|call| call.id() == id)
+    }
+
+    /// Moves an open call on; returns whether there is one.
+    fn set_state(&mut self, id: &CallId, state: CallState) -> bool {
+        match self.call_mut(id) {
+            Some(call) if call.is_open() => {
+                call.state = state;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+}
+
+impl From<&bowline_llm::ToolCall> for Call {
+    fn from(call: &bowline_llm::ToolCall) -> Self {
+        Self { call: call.clone(), state: CallState::New, started: false, rewritten: None }
+    }
+}
+
+impl OpenRun {
+    /// Tells whether something was steered in that has not been said yet.
+    pub fn is_steered(&self) -> bool {
+        self.pending.iter().any(|op| matches!(op.kind, OpKind::Steer(_)))
+    }
+}
+
+pub(crate) fn hash_text(text: &str) -> String {
+    hash(text.as_bytes())
+}
+
+pub(crate) fn hash_tools(tools: &ToolBlock) -> String {
+    let mut bytes = Vec::new();
+    for spec in tools.specs() {
+        for text in [spec.name.as_str(), spec.description.as_str(), spec.schema.as_str()] {
+            bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(text.as_bytes());
+        }
+    }
+    hash(&bytes)
+}
+
+fn hash(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes)[..16])
+}
+
+/// Tells whether a part is kept elsewhere.
+pub(crate) fn is_stored(part: &Part) -> bool {
+    matches!(part, Part::Stored(_))
+}

@@ -1,0 +1,120 @@
+//! The fold over all entries, whatever the head.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use bowline_llm::AssistantMessage;
+
+use crate::entry::{Entry, EntryKind, RunEnded};
+use crate::id::OpId;
+use crate::ledger::Spent;
+use crate::op::Op;
+use crate::outcome::Outcome;
+
+use super::OpenRun;
+
+/// What no rewind takes back.
+#[derive(Debug, Default)]
+pub struct Totals {
+    /// What this agent itself has spent; its sub-agents keep their own books.
+    pub spent: Spent,
+    /// Milliseconds of work.
+    pub active_ms: u64,
+    /// Operations that were accepted but never delivered, in order.
+    pub drafts: Vec<Op>,
+    /// How many runs there were.
+    pub runs: u32,
+    /// How the latest run came out.
+    pub latest: Option<Outcome>,
+    prompts: HashMap<OpId, Outcome>,
+    known: HashSet<OpId>,
+    pending: Vec<Op>,
+    open: bool,
+    copies: u64,
+}
+
+impl Totals {
+    pub(super) fn apply(&mut self, entry: &Entry) {
+        if let EntryKind::Created(created) = &entry.kind {
+            self.copies = created.from.as_ref().map_or(0, |from| from.entries);
+            return;
+        }
+        let copied = self.copies > 0;
+        self.copies = self.copies.saturating_sub(1);
+        if !copied {
+            self.spent += Spent::of(&entry.kind);
+            self.active_ms += entry.active_ms.unwrap_or(0);
+        }
+        match &entry.kind {
+            EntryKind::RunStarted(_) => {
+                self.open = true;
+                self.runs += 1;
+            }
+            EntryKind::Posted(op) => {
+                self.known.insert(op.id);
+                let list = if self.open { &mut self.pending } else { &mut self.drafts };
+                list.push(op.clone());
+            }
+            EntryKind::RunEnded(_) => {
+                self.open = false;
+                self.drafts.append(&mut self.pending);
+            }
+            EntryKind::User(said) => self.deliver(said.op),
+            EntryKind::Decided(decided) => self.deliver(decided.op),
+            EntryKind::Answered(answered) => self.deliver(answered.op),
+            EntryKind::Woken(woken) => self.deliver(woken.op),
+            EntryKind::Canceled(canceled) => self.deliver(canceled.op),
+            EntryKind::Created(_)
+            | EntryKind::Assistant(_)
+            | EntryKind::CallStarted(_)
+            | EntryKind::CallWaiting(_)
+            | EntryKind::CallEnded(_)
+            | EntryKind::ExternalUsage(_)
+            | EntryKind::LimitHit(_)
+            | EntryKind::SystemChanged(_)
+            | EntryKind::ToolsChanged(_)
+            | EntryKind::Head(_)
+            | EntryKind::Custom(_)
+            | EntryKind::Unknown { .. } => {}
+        }
+    }
+
+    pub(super) fn finish(
+        &mut self,
+        ended: &RunEnded,
+        run: Option<OpenRun>,
+        answer: Vec<Arc<AssistantMessage>>,
+    ) {
+        let Some(run) = run else { return };
+        let outcome = Outcome {
+            run: ended.run,
+            ending: ended.outcome.clone(),
+            answer,
+            spent: ended.spent,
+            model_turns: run.model_turns,
+            undelivered: ended.undelivered.clone(),
+            denials: ended.denials.clone(),
+        };
+        if let Some(op) = run.prompt {
+            self.prompts.insert(op, outcome.clone());
+        }
+        self.latest = Some(outcome);
+    }
+
+    /// Returns the outcome of the run that a prompt started, if it is over.
+    pub fn finished(&self, prompt: OpId) -> Option<&Outcome> {
+        self.prompts.get(&prompt)
+    }
+
+    pub(super) fn knows(&self, op: OpId) -> bool {
+        self.known.contains(&op)
+    }
+
+    fn deliver(&mut self, op: Option<OpId>) {
+        if let Some(op) = op {
+            self.known.insert(op);
+            self.pending.retain(|pending| pending.id != op);
+            self.drafts.retain(|draft| draft.id != op);
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The hub of a session: every commit becomes events here, in order of positions, for whoever
+//! listens.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+
+use bowline_llm::CallId;
+
+use crate::entry::Entry;
+use crate::event::{AgentMeta, Event, EventBody};
+use crate::id::{AgentId, RunId, SessionId};
+use crate::journal::Pos;
+use crate::ledger::{Ledger, Spent};
+use crate::projection::Projection;
+
+/// The one place where entries become events and money is counted. Its lock is held for moments,
+/// never while anything is awaited.
+pub(crate) struct Hub {
+    session: SessionId,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    projection: Projection,
+    ledger: Ledger,
+    listeners: Vec<Listener>,
+    // The position that is published next, and what is ready for later ones: two agents may return
+    // from their appends in the other order than they were written.
+    next: Pos,
+    parked: BTreeMap<Pos, Parked>,
+}
+
+struct Parked {
+    end: Pos,
+    events: Vec<Arc<Event>>,
+}
+
+struct Listener {
+    // Whose events: an agent's and those of all agents below it.
+    of: AgentId,
+    // The run with whose end the stream ends.
+    run: Option<RunId>,
+    to: Channel,
+}
+
+enum Channel {
+    Lossless(mpsc::UnboundedSender<Arc<Event>>),
+    Bounded { to: mpsc::Sender<Arc<Event>>, missed: u64 },
+}
+
+/// The parts of a live event that its agent fills in.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) attempt: Option<u32>,
+    pub(crate) n: Option<u64>,
+    pub(crate) call_id: Option<CallId>,
+    pub(crate) body: EventBody,
+}
+
+impl From<EventBody> for Live {
+    fn from(body: EventBody) -> Self {
+        Self { attempt: None, n: None, call_id: None, body }
+    }
+}
+
+impl Hub {
+    /// Makes the hub of a session whose log holds these entries.
+    pub(crate) fn new(session: SessionId, log: &[(Pos, Entry)], tip: Pos) -> Self {
+        let mut projection = Projection::new(session);
+        let mut ledger = Ledger::default();
+        for (pos, entry) in log {
+            projection.apply(*pos, entry);
+            ledger.apply(entry);
+        }
+        let inner = Inner {
+            projection,
+            ledger,
+            listeners: Vec::new(),
+            next: tip,
+            parked: BTreeMap::new(),
+        };
+        Self { session, inner: Mutex::new(inner) }
+    }
+
+    /// Publishes a commit that was appended at `pos`.
+    pub(crate) fn publish(&self, pos: Pos, entries: &[Entry]) {
+        let mut inner = self.lock();
+        let mut events = Vec::new();
+        for (at, entry) in (pos.0..).map(Pos).zip(entries) {
+            inner.ledger.apply(entry);
+            events.extend(inner.projection.apply_live(at, entry).into_iter().map(Arc::new));
+        }
+        let end = Pos(pos.0 + entries.len() as u64);
+        inner.parked.insert(pos, Parked { end, events });
+        while let Some(ready) = inner.take_ready() {
+            inner.next = ready.end;
+            for event in &ready.events {
+                inner.dispatch(event);
+            }
+        }
+    }
+
+    /// Publishes an event that follows from no entry.
+    pub(crate) fn live(&self, meta: &Arc<AgentMeta>, ts: Timestamp, live: Live) {
+        let mut inner = self.lock();
+        if inner.listeners.is_empty() {
+            return;
+        }
+        let (run, turn) = inner.projection.place(meta.id);
+        let mut event = Event {
+            session: self.session,
+            run,
+            turn,
+            agent: Arc::clone(meta),
+            ts,
+            pos: None,
+            after: inner.next.0.checked_sub(1).map(Pos),
+            attempt: live.attempt,
+            n: live.n,
+            call_id: live.call_id,
+            body: live.body,
+        };
+        // Behind what waits for its turn, so that it does not overtake its own agent's commits.
+        if let Some(mut last) = inner.parked.last_entry() {
+            event.after = last.get().end.0.checked_sub(1).map(Pos);
+            last.get_mut().events.push(Arc::new(event));
+        } else {
+            inner.dispatch(&Arc::new(event));
+        }
+    }
+
+    /// Announces a model call.
+    pub(crate) fn begin_turn(&self, meta: &Arc<AgentMeta>, ts: Timestamp) {
+        self.lock().projection.begin_turn(meta.id);
+        self.live(meta, ts, EventBody::TurnStart.into());
+    }
+
+    /// Returns a stream that loses nothing: the events of an agent and those below it, up to the
+    /// end of `run` if one is given.
+    pub(crate) fn listen(
+        &self,
+        of: AgentId,
+        run: Option<RunId>,
+    ) -> mpsc::UnboundedReceiver<Arc<Event>> {
+        let (to, from) = mpsc::unbounded_channel();
+        self.lock().listeners.push(Listener { of, run, to: Channel::Lossless(to) });
+        from
+    }
+
+    /// Returns a stream for a reader that may be slow: what does not fit is counted and reported in
+    /// a gap.
+    pub(crate) fn subscribe(&self, of: AgentId, buffer: usize) -> mpsc::Receiver<Arc<Event>> {
+        let (to, from) = mpsc::channel(buffer.max(2));
+        let to = Channel::Bounded { to, missed: 0 };
+        self.lock().listeners.push(Listener { of, run: None, to });
+        from
+    }
+
+    /// Returns what an agent and all agents below it have spent.
+    pub(crate) fn total(&self, agent: AgentId) -> Spent {
+        self.lock().ledger.total(agent)
+    }
+
+    /// Returns what an agent's latest run has spent, with all agents below it.
+    pub(crate) fn run(&self, agent: AgentId) -> Spent {
+        self.lock().ledger.run(agent)
+    }
+
+    /// Returns how an agent is presented, if it is in the log.
+    pub(crate) fn meta(&self, agent: AgentId) -> Option<Arc<AgentMeta>> {
+        self.lock().projection.meta(agent)
+    }
+
+    /// Returns how many agents were made from a configuration.
+    pub(crate) fn count(&self, config: &str) -> usize {
+        self.lock().projection.count(config)
+    }
+
+    /// Tells the context window of an agent's model.
+    pub(crate) fn set_window(&self, agent: AgentId, window: Option<u64>) {
+        self.lock().projection.set_window(agent, window);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn take_ready(&mut self) -> Option<Parked> {
+        let first = self.parked.first_entry()?;
+        (*first.key() <= self.next).then(|| first.remove())
+    }
+
+    fn dispatch(&mut self, event: &Arc<Event>) {
+        self.listeners.retain_mut(|listener| listener.hear(event));
+    }
+}
+
+impl Listener {
+    /// Hands on an event; returns whether the listener stays.
+    fn hear(&mut self, event: &Arc<Event>) -> bool {
+        if event.agent.id != self.of && !event.agent.ancestors.contains(&self.of) {
+            return !self.to.is_closed();
+        }
+        let is_last = event.body.is_terminal()
+            && event.agent.id == self.of
+            && self.run.is_some()
+            && event.run == self.run;
+        self.to.send(event) && !is_last
+    }
+}
+
+impl Channel {
+    fn is_closed(&self) -> bool {
+        match self {
+            Self::Lossless(to) => to.is_closed(),
+            Self::Bounded { to, .. } => to.is_closed(),
+        }
+    }
+
+    fn send(&mut self, event: &Arc<Event>) -> bool {
+        match self {
+            Self::Lossless(to) => to.send(Arc::clone(event)).is_ok(),
+            Self::Bounded { to, missed } => {
+                if to.is_closed() {
+                    return false;
+                }
+                // The last place is kept for the gap that tells of what did not fit.
+                if to.capacity() < 2 {
+                    *missed += 1;
+                    return true;
+                }
+                if *missed > 0 {
+                    let body = EventBody::Gap { missed: std::mem::take(missed) };
+                    let gap = Event { body, call_id: None, ..Event::clone(event) };
+                    let gap = Event { after: gap.pos.or(gap.after), pos: None, ..gap };
+                    if to.try_send(Arc::new(gap)).is_err() {
+                        return true;
+                    }
+                }
+                let _ = to.try_send(Arc::clone(event));
+                true
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What reaches a live agent: commands from handles, operations from the session's inbox.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+use bowline_llm::RawJson;
+
+use crate::agent::Busy;
+use crate::error::AgentError;
+use crate::event::Event;
+use crate::id::{EntryId, RunId};
+use crate::journal::Inbox;
+use crate::op::{CancelReason, Input, Op};
+use crate::outcome::Outcome;
+
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, AgentError>>;
+
+/// What a handle asks of the task that owns the agent.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Start a run.
+    Prompt { op: Op, busy: Busy, reply: Reply<Seat> },
+    /// Go on with a run that was found open.
+    Continue { reply: Reply<Option<Seat>> },
+    /// Take an operation; without a run, refuse it.
+    Post { op: Op, reply: Reply<()> },
+    /// Take an operation that came through the session's inbox.
+    Inbox { op: Op },
+    /// Add a user message without asking the model.
+    AddTurn { input: Input, reply: Reply<()> },
+    /// Add an entry of the embedding program's own.
+    Custom { name: String, data: RawJson, reply: Reply<EntryId> },
+    /// Go back to an earlier entry.
+    Rewind { to: Option<EntryId>, reply: Reply<()> },
+    /// End: cancel what runs, then let go of the log.
+    Close { reason: CancelReason },
+}
+
+/// A place from which to watch a run.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(crate) run: RunId,
+    pub(crate) events: mpsc::UnboundedReceiver<Arc<Event>>,
+    pub(crate) outcome: oneshot::Receiver<Result<Outcome, AgentError>>,
+}
+
+/// What a live agent hears next.
+pub(crate) enum Mail {
+    Command(Command),
+    /// Something may be in the session's inbox.
+    Inbox,
+    /// Nobody holds a handle any more.
+    Deserted,
+}
+
+pub(crate) struct Mailbox {
+    commands: mpsc::UnboundedReceiver<Command>,
+    // Commands whose time comes when the open run is over.
+    after_run: VecDeque<Command>,
+    // The session's inbox; only the root looks into it.
+    inbox: Option<Arc<dyn Inbox>>,
+    deserted: bool,
+}
+
+impl Mailbox {
+    pub(crate) fn new(
+        commands: mpsc::UnboundedReceiver<Command>,
+        inbox: Option<Arc<dyn Inbox>>,
+    ) -> Self {
+        Self { commands, after_run: VecDeque::new(), inbox, deserted: false }
+    }
+
+    /// Waits for the next mail. It may be dropped at any time without losing any.
+    pub(crate) async fn next(&mut self) -> Mail {
+        tokio::select! {
+            command = self.commands.recv(), if !self.deserted => match command {
+                Some(command) => Mail::Command(command),
+                None => {
+                    self.deserted = true;
+                    Mail::Deserted
+                }
+            },
+            () = changed(self.inbox.as_deref()) => Mail::Inbox,
+        }
+    }
+
+    /// Returns a command that is there already.
+    pub(crate) fn now(&mut self) -> Option<Command> {
+        self.commands.try_recv().ok()
+    }
+
+    /// Keeps a command for the time after the open run.
+    pub(crate) fn keep(&mut self, command: Command) {
+        self.after_run.push_back(command);
+    }
+
+    /// Returns a command that was kept for now.
+    pub(crate) fn kept(&mut self) -> Option<Command> {
+        self.after_run.pop_front()
+    }
+
+    pub(crate) fn inbox(&self) -> Option<Arc<dyn Inbox>> {
+        self.inbox.clone()
+    }
+
+    pub(crate) fn is_deserted(&self) -> bool {
+        self.deserted
+    }
+}
+
+async fn changed(inbox: Option<&dyn Inbox>) {
+    match inbox {
+        Some(inbox) => inbox.changed().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,442 @@
+//! From entries to events: one pure function for those who watch and for those who read the log.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bowline_llm::{AssistantPart, CallId, Message, MessageRef, ToolResult};
+
+use crate::entry::{
+    AssistantSaid, CallEnded, CallStarted, CallStatus, CallWaiting, Created, Ending, Entry,
+    EntryKind, RunEnded, UserSaid, Via, Wake,
+};
+use crate::event::{AgentMeta, Event, EventBody};
+use crate::id::{AgentId, OpId, RunId, SessionId};
+use crate::journal::Pos;
+use crate::op::{Op, OpKind};
+
+/// Turns the entries of a session into events. It must see every entry of an agent, in order.
+#[derive(Debug)]
+pub struct Projection {
+    session: SessionId,
+    agents: HashMap<AgentId, Agent>,
+}
+
+/// What must be known of an agent to tell its events.
+#[derive(Debug)]
+struct Agent {
+    meta: Arc<AgentMeta>,
+    parent: Option<(AgentId, CallId)>,
+    run: Option<RunId>,
+    turn: u32,
+    has_run: bool,
+    outcome: Option<Ending>,
+    window: Option<u64>,
+    batch: Vec<(CallId, String, Option<CallEnded>)>,
+    queued: Vec<OpId>,
+    copies: u64,
+}
+
+/// The events of one entry, collected under its envelope.
+struct Sheet<'a> {
+    session: SessionId,
+    agent: &'a Agent,
+    entry: &'a Entry,
+    pos: Pos,
+    events: Vec<Event>,
+}
+
+impl Projection {
+    /// Makes a projection for a reader of the log.
+    pub fn new(session: SessionId) -> Self {
+        Self { session, agents: HashMap::new() }
+    }
+
+    /// Tells the context window of an agent's model, for the share of it in use.
+    pub fn set_window(&mut self, agent: AgentId, window: Option<u64>) {
+        if let Some(agent) = self.agents.get_mut(&agent) {
+            agent.window = window;
+        }
+    }
+
+    /// Returns how an agent is presented.
+    pub fn meta(&self, agent: AgentId) -> Option<Arc<AgentMeta>> {
+        self.agents.get(&agent).map(|agent| Arc::clone(&agent.meta))
+    }
+
+    /// Returns how many agents were made from a configuration.
+    pub(crate) fn count(&self, config: &str) -> usize {
+        self.agents.values().filter(|agent| agent.meta.config == config).count()
+    }
+
+    /// Returns the number of an agent's latest model call and its open run.
+    pub(crate) fn place(&self, agent: AgentId) -> (Option<RunId>, u32) {
+        self.agents.get(&agent).map(|agent| (agent.run, agent.turn)).unwrap_or_default()
+    }
+
+    /// Announces a model call, which no entry does before it is over.
+    pub(crate) fn begin_turn(&mut self, agent: AgentId) {
+        if let Some(agent) = self.agents.get_mut(&agent) {
+            agent.turn += 1;
+        }
+    }
+
+    /// Returns the events that follow from an entry.
+    pub fn apply(&mut self, pos: Pos, entry: &Entry) -> Vec<Event> {
+        self.project(pos, entry, false)
+    }
+
+    /// As [`Projection::apply`], for the process that makes the model calls: it has announced the
+    /// turn itself, before the reply was in.
+    pub(crate) fn apply_live(&mut self, pos: Pos, entry: &Entry) -> Vec<Event> {
+        self.project(pos, entry, true)
+    }
+
+    fn project(&mut self, pos: Pos, entry: &Entry, live: bool) -> Vec<Event> {
+        if let EntryKind::Created(created) = &entry.kind {
+            self.create(entry.agent, created);
+            return Vec::new();
+        }
+        let ended = match &entry.kind {
+            EntryKind::CallEnded(ended) => self.ended_children(entry.agent, &ended.call),
+            _ => Vec::new(),
+        };
+        let Some(agent) = self.agents.get_mut(&entry.agent) else { return Vec::new() };
+        // Copies tell of what happened elsewhere; they only set the scene.
+        let copied = agent.copies > 0;
+        agent.copies = agent.copies.saturating_sub(1);
+        let before = agent.before(&entry.kind, live);
+        let mut sheet = Sheet { session: self.session, agent, entry, pos, events: Vec::new() };
+        for (meta, outcome) in ended {
+            sheet.push(None, EventBody::AgentEnd { outcome });
+            if let Some(event) = sheet.events.last_mut() {
+                event.agent = meta;
+                event.call_id = None;
+            }
+        }
+        sheet.write(before, live);
+        let events = sheet.events;
+        agent.after(&entry.kind);
+        if copied { Vec::new() } else { events }
+    }
+
+    fn create(&mut self, id: AgentId, created: &Created) {
+        let ancestors = created.parent.as_ref().map_or_else(Vec::new, |parent| {
+            let above = self.agents.get(&parent.agent).map(|above| Arc::clone(&above.meta));
+            let above = above.map(|meta| Arc::clone(&meta.ancestors));
+            std::iter::once(parent.agent).chain(above.iter().flat_map(|above| above.iter().copied())).collect()
+        });
+        let meta = Arc::new(AgentMeta {
+            id,
+            name: created.name.clone(),
+            config: created.config.clone(),
+            depth: created.depth,
+            parent: created.parent.as_ref().map(|parent| parent.agent),
+            label: created.label.clone(),
+            ancestors: ancestors.into(),
+        });
+        let parent = created.parent.as_ref().map(|parent| (parent.agent, parent.call.clone()));
+        let copies = created.from.as_ref().map_or(0, |from| from.entries);
+        self.agents.insert(
+            id,
+            Agent {
+                meta,
+                parent,
+                run: None,
+                turn: 0,
+                has_run: false,
+                outcome: None,
+                window: None,
+                batch: Vec::new(),
+                queued: Vec::new(),
+                copies,
+            },
+        );
+    }
+
+    /// Returns the sub-agents that end with a call, in order of their names.
+    fn ended_children(
+        &self,
+        parent: AgentId,
+        call: &CallId,
+    ) -> Vec<(Arc<AgentMeta>, Option<Ending>)> {
+        let mut ended: Vec<_> = self
+            .agents
+            .values()
+            .filter(|child| child.has_run)
+            .filter(|child| {
+                child.parent.as_ref().is_some_and(|(agent, by)| *agent == parent && by == call)
+            })
+            .map(|child| (Arc::clone(&child.meta), child.outcome.clone()))
+            .collect();
+        ended.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+        ended
+    }
+}
+
+/// What an entry changes before its events are told.
+#[derive(Default)]
+struct Before {
+    first_run: bool,
+    was_queued: bool,
+    batch_done: Vec<(CallId, String, Option<CallEnded>)>,
+}
+
+impl Agent {
+    fn before(&mut self, kind: &EntryKind, live: bool) -> Before {
+        let mut before = Before::default();
+        match kind {
+            EntryKind::RunStarted(started) => {
+                before.first_run = !self.has_run && self.parent.is_some();
+                self.has_run = true;
+                self.run = Some(started.run);
+                self.turn = 0;
+            }
+            EntryKind::Assistant(said) => {
+                if !live {
+                    self.turn += 1;
+                }
+                if said.broken.is_none() {
+                    let calls = said.message.tool_calls();
+                    self.batch = calls.map(|call| (call.id.clone(), call.name.clone(), None)).collect();
+                }
+            }
+            EntryKind::Posted(op) => self.queued.push(op.id),
+            EntryKind::User(UserSaid { op: Some(op), .. }) => {
+                before.was_queued = self.queued.contains(op);
+                self.queued.retain(|queued| queued != op);
+            }
+            EntryKind::CallEnded(ended) => {
+                if let Some((_, _, slot)) = self.batch.iter_mut().find(|(id, ..)| *id == ended.call) {
+                    slot.get_or_insert_with(|| ended.clone());
+                }
+                if self.batch.iter().all(|(_, _, ended)| ended.is_some()) {
+                    before.batch_done = std::mem::take(&mut self.batch);
+                }
+            }
+            _ => {}
+        }
+        before
+    }
+
+    fn after(&mut self, kind: &EntryKind) {
+        if let EntryKind::RunEnded(ended) = kind {
+            self.run = None;
+            self.outcome = Some(ended.outcome.clone());
+        }
+    }
+
+    fn tool(&self, call: &CallId, done: &[(CallId, String, Option<CallEnded>)]) -> String {
+        let mut all = self.batch.iter().chain(done);
+        all.find(|(id, ..)| id == call).map(|(_, name, _)| name.clone()).unwrap_or_default()
+    }
+}
+
+impl Sheet<'_> {
+    fn push(&mut self, call_id: Option<&CallId>, body: EventBody) {
+        self.events.push(Event {
+            session: self.session,
+            run: self.agent.run,
+            turn: self.agent.turn,
+            agent: Arc::clone(&self.agent.meta),
+            ts: self.entry.at,
+            pos: Some(self.pos),
+            after: None,
+            attempt: None,
+            n: None,
+            call_id: call_id.cloned(),
+            body,
+        });
+    }
+
+    fn write(&mut self, before: Before, live: bool) {
+        let entry = self.entry;
+        match &entry.kind {
+            EntryKind::RunStarted(started) => {
+                if let (true, Some((_, call))) = (before.first_run, &self.agent.parent) {
+                    self.push(None, EventBody::AgentStart { call: call.clone() });
+                }
+                self.push(None, EventBody::RunStart { model: started.model.clone() });
+            }
+            EntryKind::User(said) => self.user(said, before.was_queued),
+            EntryKind::Posted(op) => self.posted(op),
+            EntryKind::Assistant(said) => self.assistant(said, live),
+            EntryKind::CallStarted(started) => self.call_started(started),
+            EntryKind::CallWaiting(waiting) => self.call_waiting(waiting),
+            EntryKind::Decided(decided) => {
+                let decision = decided.decision.clone();
+                self.push(Some(&decided.call), EventBody::PermissionDecision { decision });
+            }
+            EntryKind::Answered(answered) => {
+                let text = answered.text.clone();
+                self.push(Some(&answered.call), EventBody::Answer { text });
+            }
+            EntryKind::CallEnded(ended) => self.call_ended(ended, before.batch_done),
+            EntryKind::LimitHit(hit) => self.push(None, EventBody::LimitHit { limit: hit.limit }),
+            EntryKind::RunEnded(ended) => self.run_ended(ended),
+            EntryKind::SystemChanged(_) => {
+                self.push(None, EventBody::CacheBreak { reason: "system changed" });
+            }
+            EntryKind::ToolsChanged(_) => {
+                self.push(None, EventBody::CacheBreak { reason: "tools changed" });
+            }
+            EntryKind::Custom(custom) => {
+                let (name, data) = (custom.name.clone(), custom.data.clone());
+                self.push(custom.call.as_ref(), EventBody::Custom { name, data });
+            }
+            EntryKind::Created(_)
+            | EntryKind::Woken(_)
+            | EntryKind::ExternalUsage(_)
+            | EntryKind::Canceled(_)
+            | EntryKind::Head(_)
+            | EntryKind::Unknown { .. } => {}
+        }
+    }
+
+    fn user(&mut self, said: &UserSaid, was_queued: bool) {
+        let kind = match said.via {
+            Via::Steer => Some("steer"),
+            Via::Queue => Some("queue"),
+            Via::FollowUp => Some("follow_up"),
+            Via::Context | Via::Prompt | Via::Turn | Via::Continue | Via::WrapUp => None,
+        };
+        if let (Some(kind), Some(id)) = (kind, said.op) {
+            if !was_queued {
+                self.push(None, EventBody::Queued { kind, id });
+            }
+            self.push(None, EventBody::Delivered { id });
+        }
+        if said.via != Via::Context {
+            let message = MessageRef::from(Message::User(Arc::clone(&said.message)));
+            self.push(None, EventBody::MessageAdded { message });
+        }
+    }
+
+    fn posted(&mut self, op: &Op) {
+        let kind = match &op.kind {
+            OpKind::Prompt(_) => "prompt",
+            OpKind::Steer(_) => "steer",
+            OpKind::Queue(_) => "queue",
+            OpKind::FollowUp(_) => "follow_up",
+            OpKind::Cancel(_)
+            | OpKind::Decide { .. }
+            | OpKind::Answer { .. }
+            | OpKind::Wake { .. } => return,
+        };
+        self.push(None, EventBody::Queued { kind, id: op.id });
+    }
+
+    fn assistant(&mut self, said: &AssistantSaid, live: bool) {
+        if !live {
+            self.push(None, EventBody::TurnStart);
+        }
+        self.parts(said);
+        if said.broken.is_none() && !said.message.content.is_empty() {
+            let message = MessageRef::from(Message::Assistant(Arc::clone(&said.message)));
+            self.push(None, EventBody::MessageAdded { message });
+        }
+        let input = said.usage.map(|usage| usage.input.saturating_sub(said.wasted.input));
+        let context_percent = percent(input, self.agent.window);
+        self.push(
+            None,
+            EventBody::TurnEnd {
+                usage: said.usage,
+                cost_usd: said.cost_usd,
+                finish: said.stop.clone(),
+                ms: self.entry.active_ms,
+                context_percent,
+            },
+        );
+    }
+
+    /// Tells the parts of a reply. Neighbouring texts are one; the reply ends with the last one if
+    /// nothing follows it.
+    fn parts(&mut self, said: &AssistantSaid) {
+        let mut text = String::new();
+        for part in &said.message.content {
+            if let AssistantPart::Text(more) = part {
+                text.push_str(more);
+                continue;
+            }
+            self.text(&mut text, false);
+            match part {
+                AssistantPart::Reasoning(reasoning) => {
+                    self.push(None, EventBody::Reasoning { text: reasoning.text.clone() });
+                }
+                AssistantPart::ToolCall(call) => {
+                    let (name, arguments) = (call.name.clone(), call.arguments.clone());
+                    self.push(Some(&call.id), EventBody::ToolCall { name, arguments });
+                }
+                AssistantPart::Text(_) | AssistantPart::Opaque(_) => {}
+            }
+        }
+        self.text(&mut text, said.broken.is_none());
+    }
+
+    fn text(&mut self, text: &mut String, finalizing: bool) {
+        if !text.is_empty() {
+            self.push(None, EventBody::Text { text: std::mem::take(text), finalizing });
+        }
+    }
+
+    fn call_started(&mut self, started: &CallStarted) {
+        let name = self.agent.tool(&started.call, &[]);
+        let arguments = started.arguments.clone();
+        self.push(Some(&started.call), EventBody::ToolStart { name, arguments });
+    }
+
+    fn call_waiting(&mut self, waiting: &CallWaiting) {
+        let body = match &waiting.wake {
+            Wake::Decision { question } => {
+                EventBody::PermissionRequest { question: question.clone() }
+            }
+            Wake::Answer { question, options } => {
+                EventBody::Question { question: question.clone(), options: options.clone() }
+            }
+            Wake::Agent(_) | Wake::Job(_) | Wake::At(_) => return,
+        };
+        self.push(Some(&waiting.call), body);
+    }
+
+    fn call_ended(
+        &mut self,
+        ended: &CallEnded,
+        batch: Vec<(CallId, String, Option<CallEnded>)>,
+    ) {
+        let name = self.agent.tool(&ended.call, &batch);
+        let body = EventBody::ToolEnd {
+            name,
+            status: ended.status,
+            ms: ended.ms,
+            content: Arc::clone(&ended.content),
+            truncated: ended.full.is_some(),
+        };
+        self.push(Some(&ended.call), body);
+        if batch.is_empty() {
+            return;
+        }
+        let results = batch.into_iter().filter_map(|(call, name, ended)| {
+            let ended = ended?;
+            let is_error = ended.status != CallStatus::Ok;
+            Some(ToolResult { call, name, content: ended.content, is_error })
+        });
+        let message = MessageRef::from(Message::Results(results.collect()));
+        self.push(None, EventBody::MessageAdded { message });
+    }
+
+    fn run_ended(&mut self, ended: &RunEnded) {
+        let body = EventBody::RunEnd {
+            outcome: ended.outcome.clone(),
+            spent: ended.spent,
+            undelivered: ended.undelivered.clone(),
+            denials: ended.denials.clone(),
+        };
+        self.push(None, body);
+    }
+}
+
+/// Returns how much of a window is in use, rounded, from 0 to 100; `None` if either is unknown.
+pub(crate) fn percent(tokens: Option<u64>, window: Option<u64>) -> Option<u8> {
+    let (tokens, window) = (tokens?, window.filter(|window| *window > 0)?);
+    let percent = (tokens.saturating_mul(200) / window).div_ceil(2).min(100);
+    u8::try_from(percent).ok()
+}

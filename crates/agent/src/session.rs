@@ -1,0 +1,169 @@
+//! A live session: what its agents share.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{mpsc, watch};
+
+use crate::agent::Agent;
+use crate::driver;
+use crate::entry::{Created, Entry};
+use crate::error::AgentError;
+use crate::event::AgentMeta;
+use crate::fork::Copy;
+use crate::handle::{SessionHandle, State};
+use crate::hub::Hub;
+use crate::id::{AgentId, SessionId, Source};
+use crate::journal::{Inbox, Pos, SessionLog};
+use crate::mailbox::{Command, Mailbox};
+use crate::turn::{self, Turn};
+
+/// What the agents of a session share.
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    pub(crate) log: Arc<dyn SessionLog>,
+    pub(crate) hub: Hub,
+    pub(crate) source: Arc<dyn Source>,
+    agents: Mutex<HashMap<AgentId, Live>>,
+    // How many agents were named after each configuration.
+    names: Mutex<HashMap<String, usize>>,
+}
+
+/// A live agent as its relatives see it. It does not keep the agent alive.
+#[derive(Clone)]
+struct Live {
+    commands: mpsc::WeakUnboundedSender<Command>,
+    state: watch::Receiver<Arc<State>>,
+}
+
+/// What is needed to bring an agent to life.
+pub(crate) struct Birth {
+    pub(crate) agent: Agent,
+    pub(crate) created: Created,
+    pub(crate) meta: Arc<AgentMeta>,
+    /// What is in its log already.
+    pub(crate) log: Vec<(Pos, Entry)>,
+    /// The entries with which its log begins if it is empty.
+    pub(crate) copy: Option<Copy>,
+}
+
+impl Session {
+    pub(crate) fn inbox(&self) -> Arc<dyn Inbox> {
+        self.log.inbox()
+    }
+
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        self.log.folder()
+    }
+
+    /// Hands a command to a live agent; returns whether there is one.
+    pub(crate) fn tell(&self, agent: AgentId, command: Command) -> bool {
+        let live = self.agents().get(&agent).and_then(|live| live.commands.upgrade());
+        live.is_some_and(|commands| commands.send(command).is_ok())
+    }
+
+    /// Returns what can be seen of a live agent, as it changes.
+    pub(crate) fn watch(&self, agent: AgentId) -> Option<watch::Receiver<Arc<State>>> {
+        self.agents().get(&agent).map(|live| live.state.clone())
+    }
+
+    /// Brings an agent to life: spawns the task that owns it.
+    pub(crate) fn spawn(
+        self: &Arc<Self>,
+        birth: Birth,
+    ) -> (SessionHandle, tokio::task::JoinHandle<()>) {
+        let (commands, received) = mpsc::unbounded_channel();
+        let meta = Arc::clone(&birth.meta);
+        let busy = birth.agent.busy;
+        let inbox = meta.parent.is_none().then(|| self.inbox());
+        let (turn, state) = Turn::new(Arc::clone(self), birth, Mailbox::new(received, inbox));
+        let live = Live { commands: commands.downgrade(), state: state.clone() };
+        self.agents().insert(meta.id, live);
+        let (session, id) = (Arc::clone(self), meta.id);
+        let task = tokio::spawn(async move {
+            driver::drive(turn).await;
+            session.agents().remove(&id);
+        });
+        (SessionHandle::new(Arc::clone(self), meta, commands, state, busy), task)
+    }
+
+    /// Returns the next number for an agent of a configuration: counted from the log, and beyond
+    /// those that have not written to it yet.
+    pub(crate) fn next_name(&self, config: &str) -> usize {
+        let logged = self.hub.count(config);
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = names.entry(config.to_owned()).or_default();
+        *used = (*used).max(logged) + 1;
+        *used
+    }
+
+    fn agents(&self) -> MutexGuard<'_, HashMap<AgentId, Live>> {
+        self.agents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Starts a new session.
+pub(crate) fn start(agent: &Agent) -> SessionHandle {
+    let id = SessionId::new(&*agent.source);
+    let session = open(agent, id, agent.store.create(id), &[]);
+    session.spawn(birth(agent, id, Vec::new(), None)).0
+}
+
+/// Starts a new session that begins with copied entries.
+pub(crate) async fn start_with(
+    agent: &Agent,
+    id: SessionId,
+    copy: Copy,
+) -> Result<SessionHandle, AgentError> {
+    let session = open(agent, id, agent.store.create(id), &[]);
+    for hash in &copy.bodies {
+        let body = copy.source.get(hash).await?;
+        session.log.blobs().put(&body).await?;
+    }
+    Ok(session.spawn(birth(agent, id, Vec::new(), Some(copy))).0)
+}
+
+/// Opens a session again.
+pub(crate) async fn resume(agent: &Agent, id: SessionId) -> Result<SessionHandle, AgentError> {
+    let log = agent.store.open(id).await?;
+    let entries = log.read(Pos(0)).await?;
+    let session = open(agent, id, log, &entries);
+    let root = id.root();
+    let own = entries.into_iter().filter(|(_, entry)| entry.agent == root).collect();
+    Ok(session.spawn(birth(agent, id, own, None)).0)
+}
+
+fn open(
+    agent: &Agent,
+    id: SessionId,
+    log: Arc<dyn SessionLog>,
+    entries: &[(Pos, Entry)],
+) -> Arc<Session> {
+    let hub = Hub::new(id, entries, log.tip().0);
+    let source = Arc::clone(&agent.source);
+    Arc::new(Session { id, log, hub, source, agents: Mutex::default(), names: Mutex::default() })
+}
+
+fn birth(agent: &Agent, id: SessionId, log: Vec<(Pos, Entry)>, copy: Option<Copy>) -> Birth {
+    let created = turn::created(&log).unwrap_or_else(|| Created {
+        session: id,
+        name: agent.name.clone(),
+        config: agent.name.clone(),
+        label: None,
+        depth: 0,
+        parent: None,
+        from: copy.as_ref().map(|copy| copy.origin.clone()),
+        cwd: agent.cwd.clone(),
+    });
+    let meta = AgentMeta {
+        id: id.root(),
+        name: created.name.clone(),
+        config: created.config.clone(),
+        depth: 0,
+        parent: None,
+        label: None,
+        ancestors: Arc::new([]),
+    };
+    Birth { agent: agent.clone(), created, meta: Arc::new(meta), log, copy }
+}

@@ -1,0 +1,415 @@
+//! The owner of one agent's log while the agent lives: the one commit point, and one step at a
+//! time.
+
+mod accept;
+mod batch;
+mod body;
+mod model_call;
+mod result;
+mod settle;
+mod tool_calls;
+mod wait;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use bowline_llm::CallId;
+
+use crate::agent::Agent;
+use crate::children::Children;
+use crate::conversation::{CallState, Conversation, hash_text, hash_tools};
+use crate::entry::{
+    Created, Entry, EntryKind, LimitHit, Recorded, RunStarted, SystemChanged, Tools, ToolsChanged,
+    UserSaid, VERSION, Via,
+};
+use crate::error::AgentError;
+use crate::event::{AgentMeta, EventBody, Phase};
+use crate::fork::Copy;
+use crate::handle::State;
+use crate::hub::Live;
+use crate::id::{EntryId, RunId};
+use crate::journal::{Journal, JournalError, Pos};
+use crate::limits::LimitKind;
+use crate::mailbox::{Command, Mailbox, Seat};
+use crate::op::{Input, Op, OpKind};
+use crate::orchestrator::{NextStep, Purpose};
+use crate::outcome::Outcome;
+use crate::session::{Birth, Session};
+
+/// A live agent. It alone writes its log.
+pub(crate) struct Turn {
+    session: Arc<Session>,
+    agent: Agent,
+    meta: Arc<AgentMeta>,
+    journal: Arc<dyn Journal>,
+    conversation: Conversation,
+    pub(crate) mailbox: Mailbox,
+    state: watch::Sender<Arc<State>>,
+    phase: Phase,
+    // What the first commit begins with.
+    created: Created,
+    copy: Option<Copy>,
+    // Fires when the run is to end.
+    stop: CancellationToken,
+    // Who waits for the outcome of the open run.
+    waiters: Vec<oneshot::Sender<Result<Outcome, AgentError>>>,
+    // Sub-agents of calls that wait: they live until their calls end.
+    waiting: HashMap<CallId, Children>,
+    // Set when a handle asked to close.
+    pub(crate) closing: bool,
+    // A tool declared that the run cannot go on.
+    fatal: Option<crate::entry::RunError>,
+}
+
+/// Why a live agent must let go of what it has in memory: the log is no longer what it thinks.
+#[derive(Debug, Clone)]
+pub(crate) struct Halt(pub(crate) JournalError);
+
+impl From<JournalError> for Halt {
+    fn from(error: JournalError) -> Self {
+        Self(error)
+    }
+}
+
+/// What came of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// There is more to do.
+    Stepped,
+    /// No run is open.
+    Rests,
+}
+
+/// Returns how the agent whose log this is was made.
+pub(crate) fn created(log: &[(Pos, Entry)]) -> Option<Created> {
+    match &log.first()?.1.kind {
+        EntryKind::Created(created) => Some(created.clone()),
+        _ => None,
+    }
+}
+
+impl Turn {
+    pub(crate) fn new(
+        session: Arc<Session>,
+        birth: Birth,
+        mailbox: Mailbox,
+    ) -> (Self, watch::Receiver<Arc<State>>) {
+        let Birth { agent, created, meta, log, copy } = birth;
+        let conversation = Conversation::replay(log.iter().map(|(_, entry)| entry));
+        session.hub.set_window(meta.id, agent.model.info().context_window);
+        let journal = session.log.journal(meta.id);
+        let (state, watched) = watch::channel(Arc::new(look(&conversation, &agent, Phase::Idle)));
+        let turn = Self {
+            session,
+            agent,
+            meta,
+            journal,
+            conversation,
+            mailbox,
+            state,
+            phase: Phase::Idle,
+            created,
+            copy,
+            stop: CancellationToken::new(),
+            waiters: Vec::new(),
+            waiting: HashMap::new(),
+            closing: false,
+            fatal: None,
+        };
+        (turn, watched)
+    }
+
+    /// Does exactly one step: a model call, a set of calls that may overlap, a delivery, the end of
+    /// the run, or a wait.
+    pub(crate) async fn advance(&mut self) -> Result<Progress, Halt> {
+        self.collect_inbox().await?;
+        self.deliver().await?;
+        match self.next_step() {
+            NextStep::Rest => return Ok(Progress::Rests),
+            step @ (NextStep::CallModel(_) | NextStep::CallTools(_)) => {
+                if let Some(limit) = self.limit_for(&step) {
+                    self.hit(limit).await?;
+                } else if let NextStep::CallModel(purpose) = step {
+                    self.call_model(purpose).await?;
+                } else {
+                    self.call_tools().await?;
+                }
+            }
+            NextStep::Settle => self.settle().await?,
+            NextStep::Wait(wakes) => self.wait(wakes).await?,
+        }
+        Ok(Progress::Stepped)
+    }
+
+    /// Returns what to do next: what ends the run comes before what the orchestrator says.
+    fn next_step(&self) -> NextStep {
+        let Some(run) = self.conversation.run() else { return NextStep::Rest };
+        let ends = run.canceled.is_some() || run.limit.is_some() || self.fatal.is_some();
+        if !ends {
+            return self.agent.orchestrator.next(&self.conversation);
+        }
+        if self.conversation.has_open_calls() {
+            return NextStep::CallTools(Vec::new());
+        }
+        let sums_up = run.limit.as_ref().is_some_and(|hit| hit.wrap_up.is_some());
+        if sums_up && !run.wrapped_up && run.canceled.is_none() && self.fatal.is_none() {
+            NextStep::CallModel(Purpose::WrapUp)
+        } else {
+            NextStep::Settle
+        }
+    }
+
+    /// Returns the limit that forbids a step.
+    fn limit_for(&self, step: &NextStep) -> Option<LimitKind> {
+        let run = self.conversation.run().filter(|run| run.limit.is_none())?;
+        if run.canceled.is_some() || self.fatal.is_some() {
+            return None;
+        }
+        let limits = &run.limits;
+        let reached = |used: u64, limit: u64| limit > 0 && used >= limit;
+        let spent = self.session.hub.run(self.meta.id);
+        let asks = matches!(step, NextStep::CallModel(_));
+        let starts = self.conversation.open_calls().iter().any(|call| !call.started);
+        if reached(run.active_ms, limits.run_time_ms) {
+            Some(LimitKind::RunTime)
+        } else if reached(spent.usage.total(), limits.total_tokens) {
+            Some(LimitKind::TotalTokens)
+        } else if limits.cost_usd > 0.0 && spent.cost_usd >= limits.cost_usd {
+            Some(LimitKind::CostUsd)
+        } else if asks && reached(run.model_turns.into(), limits.model_turns.into()) {
+            Some(LimitKind::ModelTurns)
+        } else if starts && reached(run.tool_calls.into(), limits.tool_calls.into()) {
+            Some(LimitKind::ToolCalls)
+        } else {
+            None
+        }
+    }
+
+    /// Commits that a limit was reached.
+    async fn hit(&mut self, limit: LimitKind) -> Result<(), Halt> {
+        let wraps_up = self.conversation.run().is_some_and(|run| run.limits.wrap_up);
+        let text = format!(
+            "The limit {} of this run is reached. Do not call any more tools. Say what was done, \
+             what was found and what is left to do.",
+            limit.as_str()
+        );
+        let wrap_up = wraps_up.then(|| Input::from(text).0);
+        self.commit(vec![EntryKind::LimitHit(LimitHit { limit, wrap_up })]).await
+    }
+
+    /// Starts a run with an input.
+    pub(crate) async fn start_run(&mut self, run: RunId, op: Op) -> Result<(), Halt> {
+        let OpKind::Prompt(input) = op.kind else { return Ok(()) };
+        // What lies in the inbox was posted while the agent rested: it becomes drafts.
+        self.collect_inbox().await?;
+        self.stop = CancellationToken::new();
+        self.fatal = None;
+        let (system, tools) = (Arc::clone(&self.agent.instructions), self.agent.tools.block());
+        let (system_hash, tools_hash) = (hash_text(&system), hash_tools(&tools));
+        let is_new = self.conversation.totals().runs == 0;
+        let mut kinds = Vec::new();
+        let mut started = RunStarted {
+            run,
+            model: self.agent.model.info().id(),
+            effort: self.agent.effort,
+            system: Recorded { hash: system_hash, value: None },
+            tools: Recorded { hash: tools_hash, value: None },
+            limits: self.agent.limits.clone(),
+        };
+        if is_new {
+            started.system.value = Some(system);
+            started.tools.value = Some(Tools(tools));
+        } else {
+            if self.conversation.system().1 != started.system.hash {
+                kinds.push(EntryKind::SystemChanged(SystemChanged { text: system }));
+            }
+            if self.conversation.tools().1 != started.tools.hash {
+                kinds.push(EntryKind::ToolsChanged(ToolsChanged { tools: Tools(tools) }));
+            }
+        }
+        kinds.push(EntryKind::RunStarted(started));
+        if is_new && !self.agent.context.is_empty() {
+            let message = Input::from(self.agent.context.clone()).0;
+            kinds.push(EntryKind::User(UserSaid { message, via: Via::Context, op: None }));
+        }
+        let said = UserSaid { message: input.0, via: Via::Prompt, op: Some(op.id) };
+        kinds.push(EntryKind::User(said));
+        self.commit(kinds).await
+    }
+
+    /// Returns a place from which to watch the open run.
+    pub(crate) fn seat(&mut self) -> Option<Seat> {
+        let run = self.conversation.run()?.id;
+        Some(self.seat_for(run))
+    }
+
+    /// Returns a place from which to watch a run that may be about to begin.
+    fn seat_for(&mut self, run: RunId) -> Seat {
+        let (waiter, outcome) = oneshot::channel();
+        self.waiters.push(waiter);
+        Seat { run, events: self.session.hub.listen(self.meta.id, Some(run)), outcome }
+    }
+
+    /// Tells whether somebody waits for the open run to go on.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.has_open_run() && !self.waiters.is_empty()
+    }
+
+    /// The one commit point: journal, then memory, then events. There is no other way to change a
+    /// conversation.
+    pub(crate) async fn commit(&mut self, kinds: Vec<EntryKind>) -> Result<(), Halt> {
+        self.commit_after(kinds, None).await
+    }
+
+    /// Commits entries that end a piece of work which took `active`.
+    async fn commit_after(
+        &mut self,
+        kinds: Vec<EntryKind>,
+        active: Option<Duration>,
+    ) -> Result<(), Halt> {
+        if kinds.is_empty() {
+            return Ok(());
+        }
+        let entries = self.entries(kinds, active).await?;
+        let pos = self.journal.append(self.conversation.seq(), &entries).await?;
+        for entry in &entries {
+            self.conversation.apply(entry);
+        }
+        self.session.hub.publish(pos, &entries);
+        self.publish();
+        Ok(())
+    }
+
+    /// Makes entries of what they say; before the first of a log, that the agent exists.
+    async fn entries(
+        &mut self,
+        kinds: Vec<EntryKind>,
+        active: Option<Duration>,
+    ) -> Result<Vec<Entry>, Halt> {
+        let mut all = Vec::with_capacity(kinds.len() + 1);
+        if self.conversation.seq().0 == 0 {
+            all.push(EntryKind::Created(self.created.clone()));
+            all.extend(self.copy.iter().flat_map(|copy| copy.kinds.iter().cloned()));
+        }
+        all.extend(kinds);
+        let mut parent = self.conversation.head();
+        let at = self.session.source.now();
+        let mut entries: Vec<Entry> = Vec::with_capacity(all.len());
+        for kind in all {
+            let id = EntryId::new(&*self.session.source);
+            let kind = body::put_aside(kind, &*self.session.log.blobs()).await?;
+            entries.push(Entry {
+                v: VERSION,
+                id,
+                parent,
+                at,
+                agent: self.meta.id,
+                critical: false,
+                active_ms: None,
+                kind,
+            });
+            parent = Some(id);
+        }
+        if let (Some(last), Some(active)) = (entries.last_mut(), active) {
+            last.active_ms = Some(u64::try_from(active.as_millis()).unwrap_or(u64::MAX));
+        }
+        Ok(entries)
+    }
+
+    /// Forgets memory and reads the log again.
+    pub(crate) async fn reload(&mut self) -> Result<(), Halt> {
+        let log = self.journal.read().await?;
+        self.conversation = Conversation::replay(log.iter().map(|(_, entry)| entry));
+        self.publish();
+        Ok(())
+    }
+
+    /// Tells those who watch what the agent does now.
+    fn enter(&mut self, phase: Phase) {
+        if self.phase != phase {
+            self.phase = phase;
+            self.publish();
+            self.say(EventBody::Status { phase });
+        }
+    }
+
+    /// Publishes an event that follows from no entry.
+    fn say(&self, live: impl Into<Live>) {
+        self.session.hub.live(&self.meta, self.session.source.now(), live.into());
+    }
+
+    fn publish(&self) {
+        self.state.send_replace(Arc::new(look(&self.conversation, &self.agent, self.phase)));
+    }
+
+    pub(crate) fn has_open_run(&self) -> bool {
+        self.conversation.run().is_some()
+    }
+
+    pub(crate) fn conversation(&self) -> &Conversation {
+        &self.conversation
+    }
+
+    /// Returns when the run's time is up.
+    fn deadline(&self) -> Option<Instant> {
+        let run = self.conversation.run()?;
+        if run.limit.is_some() {
+            return None;
+        }
+        let left = run.limits.run_time()?.saturating_sub(Duration::from_millis(run.active_ms));
+        Some(Instant::now() + left)
+    }
+}
+
+/// Waits until a time; for ever if there is none.
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn look(conversation: &Conversation, agent: &Agent, phase: Phase) -> State {
+    State {
+        phase,
+        run: conversation.run().map(|run| run.id),
+        pending_calls: conversation.open_calls().into_iter().map(|call| call.id().clone()).collect(),
+        waiting_calls: conversation
+            .open_calls()
+            .into_iter()
+            .filter_map(|call| match &call.state {
+                CallState::Waiting(wake) => Some((call.id().clone(), wake.clone())),
+                CallState::New
+                | CallState::Started
+                | CallState::Woken(_)
+                | CallState::Ended(_) => None,
+            })
+            .collect(),
+        snapshot: conversation.snapshot(),
+        head: conversation.head(),
+        context_tokens: conversation.context_tokens(),
+        context_window: agent.model.info().context_window,
+        drafts: conversation.totals().drafts.clone(),
+        latest: conversation.totals().latest.clone(),
+    }
+}
+
+impl Command {
+    /// Refuses a command.
+    pub(crate) fn refuse(self, error: AgentError) {
+        match self {
+            Self::Prompt { reply, .. } => drop(reply.send(Err(error))),
+            Self::Continue { reply } => drop(reply.send(Err(error))),
+            Self::Post { reply, .. } | Self::AddTurn { reply, .. } | Self::Rewind { reply, .. } => {
+                drop(reply.send(Err(error)));
+            }
+            Self::Custom { reply, .. } => drop(reply.send(Err(error))),
+            Self::Inbox { .. } | Self::Close { .. } => {}
+        }
+    }
+}

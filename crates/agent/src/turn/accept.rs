@@ -1,0 +1,259 @@
+//! Taking what comes from outside: commands and operations.
+
+use crate::agent::Busy;
+use crate::entry::{Answered, Canceled, Custom, Decided, EntryKind, Head, UserSaid, Via, Wake, Woken};
+use crate::error::AgentError;
+use crate::event::EventBody;
+use crate::id::{EntryId, OpId, RunId};
+use crate::mailbox::{Command, Mail, Seat};
+use crate::op::{CancelReason, Op, OpKind};
+
+use super::{Halt, Turn};
+use crate::conversation::CallState;
+
+impl Turn {
+    /// Takes mail that comes while a run is open.
+    pub(super) async fn accept(&mut self, mail: Mail) -> Result<(), Halt> {
+        match mail {
+            Mail::Command(command) => self.accept_command(command).await,
+            Mail::Inbox => self.collect_inbox().await,
+            // The run goes on without an audience.
+            Mail::Deserted => Ok(()),
+        }
+    }
+
+    pub(super) async fn accept_command(&mut self, command: Command) -> Result<(), Halt> {
+        match command {
+            Command::Prompt { op, busy, reply } => {
+                // A prompt that is in the log already is this very run: its tool runs again.
+                let is_this = self.conversation.run().is_some_and(|run| run.prompt == Some(op.id));
+                let kind = match (busy, op.kind.clone()) {
+                    _ if is_this => None,
+                    (Busy::Reject, _) => {
+                        let _ = reply.send(Err(AgentError::AlreadyRunning));
+                        return Ok(());
+                    }
+                    (Busy::CancelPrevious, _) => {
+                        self.cancel(CancelReason::User, None).await?;
+                        self.mailbox.keep(Command::Prompt { op, busy, reply });
+                        return Ok(());
+                    }
+                    (Busy::Queue, OpKind::Prompt(input)) => Some(OpKind::Queue(input)),
+                    (Busy::Steer, OpKind::Prompt(input)) => Some(OpKind::Steer(input)),
+                    (Busy::Queue | Busy::Steer, kind) => Some(kind),
+                };
+                if let Some(kind) = kind {
+                    self.accept_op(Op { kind, ..op }).await?;
+                }
+                if let Some(seat) = self.seat() {
+                    let _ = reply.send(Ok(seat));
+                }
+                Ok(())
+            }
+            Command::Post { op, reply } => {
+                let is_waited_for = self.is_waited_for(&op.kind);
+                if is_waited_for.is_ok() {
+                    self.accept_op(op).await?;
+                }
+                let _ = reply.send(is_waited_for);
+                Ok(())
+            }
+            Command::Inbox { op } => {
+                let id = op.id;
+                self.accept_op(op).await?;
+                self.session.inbox().forget(&[id]).await?;
+                Ok(())
+            }
+            Command::Custom { name, data, reply } => {
+                let custom = Custom { name, call: None, data };
+                self.commit(vec![EntryKind::Custom(custom)]).await?;
+                if let Some(id) = self.conversation.head() {
+                    let _ = reply.send(Ok(id));
+                }
+                Ok(())
+            }
+            Command::Close { reason } => {
+                self.closing = true;
+                self.cancel(reason, None).await
+            }
+            command @ (Command::Continue { .. }
+            | Command::AddTurn { .. }
+            | Command::Rewind { .. }) => {
+                command.refuse(AgentError::AlreadyRunning);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a command while no run is driven; returns the place of whoever asked for one to be.
+    pub(crate) async fn accept_at_rest(&mut self, command: Command) -> Result<(), Halt> {
+        match command {
+            Command::Prompt { op, busy, reply } => {
+                if let Some(outcome) = self.conversation.totals().finished(op.id) {
+                    let _ = reply.send(Ok(Seat::of(outcome.clone())));
+                    return Ok(());
+                }
+                if self.has_open_run() {
+                    // Found open: the prompt waits for its next boundary, and the run goes on.
+                    let busy = if busy == Busy::Reject { Busy::Queue } else { busy };
+                    return self.accept_command(Command::Prompt { op, busy, reply }).await;
+                }
+                let run = RunId::new(&*self.session.source);
+                let seat = self.seat_for(run);
+                let done = self.start_run(run, op).await;
+                let _ = reply.send(match &done {
+                    Ok(()) => Ok(seat),
+                    Err(halt) => Err(halt.0.clone().into()),
+                });
+                done
+            }
+            Command::Continue { reply } => {
+                let _ = reply.send(Ok(self.seat()));
+                Ok(())
+            }
+            Command::Post { op, reply } if self.has_open_run() => {
+                self.accept_command(Command::Post { op, reply }).await
+            }
+            Command::Post { reply, .. } => {
+                let _ = reply.send(Err(AgentError::NotRunning));
+                Ok(())
+            }
+            Command::AddTurn { reply, .. } if self.has_open_run() => {
+                let _ = reply.send(Err(AgentError::AlreadyRunning));
+                Ok(())
+            }
+            Command::AddTurn { input, reply } => {
+                let said = UserSaid { message: input.0, via: Via::Turn, op: None };
+                let done = self.commit(vec![EntryKind::User(said)]).await;
+                let _ = reply.send(done.clone().map_err(|halt| halt.0.into()));
+                done
+            }
+            Command::Rewind { to, reply } => {
+                let done = self.rewind(to).await;
+                let (result, halt) = match done {
+                    Ok(result) => (result, Ok(())),
+                    Err(halt) => (Err(halt.0.clone().into()), Err(halt)),
+                };
+                let _ = reply.send(result);
+                halt
+            }
+            command @ (Command::Inbox { .. } | Command::Custom { .. }) => {
+                self.accept_command(command).await
+            }
+            Command::Close { .. } => {
+                self.closing = true;
+                Ok(())
+            }
+        }
+    }
+
+    async fn rewind(&mut self, to: Option<EntryId>) -> Result<Result<(), AgentError>, Halt> {
+        if self.has_open_run() {
+            return Ok(Err(AgentError::AlreadyRunning));
+        }
+        if let Some(id) = to {
+            let log = self.journal.read().await?;
+            if !log.iter().any(|(_, entry)| entry.id == id) {
+                return Ok(Err(AgentError::NotFound(format!("entry {id}"))));
+            }
+        }
+        self.commit(vec![EntryKind::Head(Head { to })]).await?;
+        self.reload().await?;
+        Ok(Ok(()))
+    }
+
+    /// Takes what was posted to the session's inbox.
+    pub(crate) async fn collect_inbox(&mut self) -> Result<(), Halt> {
+        let Some(inbox) = self.mailbox.inbox() else { return Ok(()) };
+        let mut taken = Vec::new();
+        for op in inbox.take().await? {
+            match op.to.filter(|to| *to != self.meta.id) {
+                // A sub-agent takes and forgets its own; one that does not live now finds it later.
+                Some(child) => {
+                    self.session.tell(child, Command::Inbox { op });
+                }
+                None => {
+                    taken.push(op.id);
+                    self.accept_op(op).await?;
+                }
+            }
+        }
+        if !taken.is_empty() {
+            inbox.forget(&taken).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes an operation: delivers what can be delivered at once, keeps the rest.
+    async fn accept_op(&mut self, op: Op) -> Result<(), Halt> {
+        if self.conversation.knows(op.id) {
+            return Ok(());
+        }
+        let id = Some(op.id);
+        let entry = match op.kind {
+            OpKind::Cancel(reason) => return self.cancel(reason, id).await,
+            OpKind::Decide { call, decision } => {
+                EntryKind::Decided(Decided { call, decision, op: id })
+            }
+            OpKind::Answer { call, text } => EntryKind::Answered(Answered { call, text, op: id }),
+            OpKind::Wake { call } => EntryKind::Woken(Woken { call, op: id }),
+            OpKind::Prompt(_) | OpKind::Steer(_) | OpKind::Queue(_) | OpKind::FollowUp(_) => {
+                EntryKind::Posted(op)
+            }
+        };
+        self.commit(vec![entry]).await
+    }
+
+    /// Cancels the open run, once.
+    pub(crate) async fn cancel(
+        &mut self,
+        reason: CancelReason,
+        op: Option<OpId>,
+    ) -> Result<(), Halt> {
+        let Some(run) = self.conversation.run() else { return Ok(()) };
+        if run.canceled.is_none() {
+            self.commit(vec![EntryKind::Canceled(Canceled { reason, op })]).await?;
+        }
+        self.stop.cancel();
+        Ok(())
+    }
+
+    /// Tells whether a call waits for what an operation brings.
+    fn is_waited_for(&self, kind: &OpKind) -> Result<(), AgentError> {
+        let (call, fits): (_, fn(&Wake) -> bool) = match kind {
+            OpKind::Decide { call, .. } => (call, |wake| matches!(wake, Wake::Decision { .. })),
+            OpKind::Answer { call, .. } => (call, |wake| matches!(wake, Wake::Answer { .. })),
+            OpKind::Wake { call } => {
+                (call, |wake| matches!(wake, Wake::Agent(_) | Wake::Job(_) | Wake::At(_)))
+            }
+            OpKind::Prompt(_)
+            | OpKind::Steer(_)
+            | OpKind::Queue(_)
+            | OpKind::FollowUp(_)
+            | OpKind::Cancel(_) => return Ok(()),
+        };
+        match self.conversation.open_call(call).map(|call| &call.state) {
+            Some(CallState::Waiting(wake)) if fits(wake) => Ok(()),
+            Some(_) | None => Err(AgentError::NotWaiting(call.to_string())),
+        }
+    }
+
+    /// Says that the run could not go on, to everybody who waits for it.
+    pub(crate) fn lose(&mut self, halt: &Halt) {
+        self.say(EventBody::RunLost { error: halt.0.to_string() });
+        for waiter in self.waiters.drain(..) {
+            let _ = waiter.send(Err(halt.0.clone().into()));
+        }
+    }
+}
+
+impl Seat {
+    /// Makes a place from which to watch a run that is over.
+    fn of(outcome: crate::outcome::Outcome) -> Self {
+        let (_, events) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let run = outcome.run;
+        let _ = sender.send(Ok(outcome));
+        Self { run, events, outcome: receiver }
+    }
+}

@@ -1,0 +1,278 @@
+//! The calls that are in flight in this process.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, Id, JoinSet};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use bowline_llm::{CallId, RawJson};
+
+use crate::agent::ToolExecution;
+use crate::children::Children;
+use crate::driver::panic_text;
+use crate::entry::CallStatus;
+use crate::tool::{
+    Access, CallScope, Deadline, Prepared, RunTool, ScopeMessage, ToolContext, ToolError,
+    ToolOutput,
+};
+
+/// How long a tool that was asked to stop may take before it is dropped.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// At most so many calls at once by default.
+const AT_ONCE: usize = 8;
+
+/// The calls in flight.
+pub(super) struct Batch {
+    tasks: JoinSet<Returned>,
+    ids: HashMap<Id, CallId>,
+    running: HashMap<CallId, Running>,
+    pub(super) prepared: HashMap<CallId, Prepared>,
+    say: mpsc::UnboundedSender<(CallId, ScopeMessage)>,
+    said: mpsc::UnboundedReceiver<(CallId, ScopeMessage)>,
+    execution: ToolExecution,
+}
+
+struct Running {
+    access: Access,
+    began: Instant,
+    time_is_up: Option<Instant>,
+    cancel: CancellationToken,
+    children: Children,
+    scope: Arc<CallScope>,
+    task: AbortHandle,
+    stopped: Option<Stopped>,
+}
+
+/// A call that was asked to stop.
+#[derive(Clone, Copy)]
+struct Stopped {
+    status: CallStatus,
+    // When patience ends.
+    until: Instant,
+}
+
+/// What a tool's task hands back.
+struct Returned {
+    result: Result<Result<ToolOutput, ToolError>, String>,
+    records: Vec<(Arc<str>, RawJson)>,
+}
+
+/// A call that is no longer in flight.
+pub(super) struct Landed {
+    pub(super) call: CallId,
+    pub(super) result: Landing,
+    pub(super) records: Vec<(Arc<str>, RawJson)>,
+    pub(super) ran: Duration,
+    pub(super) children: Children,
+}
+
+/// How a call landed.
+pub(super) enum Landing {
+    Returned(Result<ToolOutput, ToolError>),
+    /// It was stopped, and said this about it, if anything.
+    Stopped(CallStatus, Option<String>),
+    Panicked(String),
+}
+
+/// What happens next among the calls in flight.
+pub(super) enum Happening {
+    Landed(Landed),
+    Said(CallId, ScopeMessage),
+}
+
+/// What is needed to put a call in flight.
+pub(super) struct Start {
+    pub(super) call: CallId,
+    pub(super) access: Access,
+    pub(super) deadline: Deadline,
+    pub(super) run: RunTool,
+    pub(super) cx: ToolContext,
+    pub(super) scope: Arc<CallScope>,
+}
+
+impl Batch {
+    pub(super) fn new(execution: ToolExecution) -> Self {
+        let (say, said) = mpsc::unbounded_channel();
+        Self {
+            tasks: JoinSet::new(),
+            ids: HashMap::new(),
+            running: HashMap::new(),
+            prepared: HashMap::new(),
+            say,
+            said,
+            execution,
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    pub(super) fn runs(&self, call: &CallId) -> bool {
+        self.running.contains_key(call)
+    }
+
+    pub(super) fn voice(&self) -> mpsc::UnboundedSender<(CallId, ScopeMessage)> {
+        self.say.clone()
+    }
+
+    /// Tells whether a call may start beside those in flight, those about to start and those that
+    /// come before it and cannot start yet.
+    pub(super) fn has_room(&self, access: &Access, starting: &[&Access], ahead: &[&Access]) -> bool {
+        let in_flight = self.running.len() + starting.len();
+        match self.execution {
+            ToolExecution::Sequential => in_flight == 0 && ahead.is_empty(),
+            ToolExecution::Parallel { max } => in_flight < max.max(1),
+            ToolExecution::Auto => {
+                let running = self.running.values().map(|running| &running.access);
+                in_flight < AT_ONCE
+                    && running
+                        .chain(starting.iter().copied())
+                        .chain(ahead.iter().copied())
+                        .all(|other| !access.conflicts_with(other))
+            }
+        }
+    }
+
+    /// Puts a call in flight: its tool runs in a task that owns its context.
+    pub(super) fn start(&mut self, start: Start) {
+        let Start { call, access, deadline, run, cx, scope } = start;
+        let (cancel, children) = (cx.cancel.clone(), cx.children.clone());
+        let began = Instant::now();
+        let time_is_up = match deadline {
+            Deadline::Limit => cx.tool_time.map(|time| began + time),
+            Deadline::Own => None,
+        };
+        let (its_children, its_scope) = (children.clone(), Arc::clone(&scope));
+        let task = self.tasks.spawn(async move {
+            // Within the caught future, so that a tool that panics before its first wait is caught.
+            let work = AssertUnwindSafe(async move { run(cx).await });
+            let result = work.catch_unwind().await;
+            if !matches!(result, Ok(Ok(ToolOutput::Waiting(_)))) {
+                its_children.close().await;
+            }
+            let records = its_scope.close();
+            Returned { result: result.map_err(|panic| panic_text(&*panic).to_owned()), records }
+        });
+        self.ids.insert(task.id(), call.clone());
+        let running =
+            Running { access, began, time_is_up, cancel, children, scope, task, stopped: None };
+        self.running.insert(call, running);
+    }
+
+    /// Returns what happens next. It may be dropped at any time. Must not be called when idle.
+    pub(super) async fn next(&mut self) -> Happening {
+        loop {
+            let alarm = self.alarm();
+            tokio::select! {
+                biased;
+                // What a tool said comes before its end.
+                Some((call, message)) = self.said.recv() => return Happening::Said(call, message),
+                Some(joined) = self.tasks.join_next_with_id() => {
+                    let (id, returned) = match joined {
+                        Ok((id, returned)) => (id, Some(returned)),
+                        Err(error) => (error.id(), None),
+                    };
+                    if let Some(landed) = self.land(id, returned) {
+                        return Happening::Landed(landed);
+                    }
+                }
+                () = super::until(alarm) => self.overdue(),
+            }
+        }
+    }
+
+    /// Asks all calls in flight to stop.
+    pub(super) fn stop(&mut self, status: CallStatus) {
+        for running in self.running.values_mut() {
+            running.stop(status);
+        }
+    }
+
+    /// Ends all calls in flight and returns when nothing of them is left.
+    pub(super) async fn abort(&mut self) {
+        for running in self.running.values() {
+            running.cancel.cancel();
+        }
+        let patience = tokio::time::sleep(GRACE);
+        tokio::pin!(patience);
+        loop {
+            tokio::select! {
+                joined = self.tasks.join_next() => if joined.is_none() { break },
+                () = &mut patience, if !self.tasks.is_empty() => {
+                    self.tasks.shutdown().await;
+                }
+            }
+        }
+        for running in self.running.drain().map(|(_, running)| running) {
+            running.children.close().await;
+        }
+    }
+
+    fn land(&mut self, id: Id, returned: Option<Returned>) -> Option<Landed> {
+        let call = self.ids.remove(&id)?;
+        let running = self.running.remove(&call)?;
+        let stopped = running.stopped.map(|stopped| stopped.status);
+        let ran = running.began.elapsed();
+        let Some(Returned { result, records }) = returned else {
+            let status = stopped.unwrap_or(CallStatus::Canceled);
+            let records = running.scope.close();
+            let result = Landing::Stopped(status, None);
+            return Some(Landed { call, result, records, ran, children: running.children });
+        };
+        let result = match (result, stopped) {
+            (Err(panic), _) => Landing::Panicked(panic),
+            // It had been asked to stop, and did not finish.
+            (Ok(Err(ToolError::Failed(said) | ToolError::TimedOut(said))), Some(status)) => {
+                Landing::Stopped(status, Some(said))
+            }
+            (Ok(Ok(ToolOutput::Waiting(_))), Some(status)) => Landing::Stopped(status, None),
+            (Ok(result), _) => Landing::Returned(result),
+        };
+        Some(Landed { call, result, records, ran, children: running.children })
+    }
+
+    /// Returns when somebody's time or patience is up.
+    fn alarm(&self) -> Option<Instant> {
+        let times = self.running.values().filter_map(|running| match running.stopped {
+            Some(stopped) => Some(stopped.until),
+            None => running.time_is_up,
+        });
+        times.min()
+    }
+
+    /// Stops those whose time is up, and drops those that do not stop.
+    fn overdue(&mut self) {
+        let now = Instant::now();
+        for running in self.running.values_mut() {
+            match (running.stopped, running.time_is_up) {
+                (Some(stopped), _) if stopped.until <= now => {
+                    running.task.abort();
+                    running.stopped = Some(Stopped { until: now + GRACE, ..stopped });
+                }
+                (None, Some(time)) if time <= now && running.children.is_busy() => {
+                    // Waiting for a sub-agent is not the tool's time.
+                    running.time_is_up = Some(now + Duration::from_secs(1));
+                }
+                (None, Some(time)) if time <= now => running.stop(CallStatus::Timeout),
+                (Some(_) | None, _) => {}
+            }
+        }
+    }
+}
+
+impl Running {
+    fn stop(&mut self, status: CallStatus) {
+        if self.stopped.is_none() {
+            self.cancel.cancel();
+            self.stopped = Some(Stopped { status, until: Instant::now() + GRACE });
+        }
+    }
+}

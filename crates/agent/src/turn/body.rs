@@ -1,0 +1,125 @@
+//! Large bodies: put aside before an entry is written, fetched before a model is asked.
+
+use std::sync::Arc;
+
+use bowline_llm::{Media, Message, Part, Stored, StoredKind, ToolResult, UserMessage};
+
+use crate::conversation::is_stored;
+use crate::entry::EntryKind;
+use crate::journal::{Blobs, JournalError};
+
+use super::{Halt, Turn};
+
+/// Bodies over so many bytes are kept beside the log.
+const LARGE: usize = 256 * 1024;
+
+/// Puts the large parts of an entry aside.
+pub(super) async fn put_aside(
+    kind: EntryKind,
+    blobs: &dyn Blobs,
+) -> Result<EntryKind, JournalError> {
+    Ok(match kind {
+        EntryKind::User(mut said) if said.message.content.iter().any(is_large) => {
+            let content = store(&said.message.content, blobs).await?;
+            said.message = Arc::new(UserMessage { content });
+            EntryKind::User(said)
+        }
+        EntryKind::CallEnded(mut ended) if ended.content.iter().any(is_large) => {
+            ended.content = store(&ended.content, blobs).await?.into();
+            EntryKind::CallEnded(ended)
+        }
+        kind => kind,
+    })
+}
+
+/// Keeps text beside the log.
+pub(super) async fn keep(text: &str, blobs: &dyn Blobs) -> Result<Stored, JournalError> {
+    let hash = blobs.put(text.as_bytes()).await?;
+    let bytes = text.len() as u64;
+    Ok(Stored { kind: StoredKind::Text, hash, bytes, media_type: None, name: None })
+}
+
+fn is_large(part: &Part) -> bool {
+    match part {
+        Part::Text(text) => text.len() > LARGE,
+        Part::Image(media) | Part::Document(media) => media.data.len() > LARGE,
+        Part::Stored(_) => false,
+    }
+}
+
+async fn store(parts: &[Part], blobs: &dyn Blobs) -> Result<Vec<Part>, JournalError> {
+    let mut stored = Vec::with_capacity(parts.len());
+    for part in parts {
+        let media = |kind, media: &Media| (kind, Some(media.media_type.clone()), media.name.clone());
+        let (body, (kind, media_type, name)) = match part {
+            part if !is_large(part) => {
+                stored.push(part.clone());
+                continue;
+            }
+            Part::Text(text) => (text.as_str(), (StoredKind::Text, None, None)),
+            Part::Image(image) => (&*image.data, media(StoredKind::Image, image)),
+            Part::Document(document) => (&*document.data, media(StoredKind::Document, document)),
+            Part::Stored(_) => continue,
+        };
+        let hash = blobs.put(body.as_bytes()).await?;
+        let bytes = body.len() as u64;
+        stored.push(Part::Stored(Stored { kind, hash, bytes, media_type, name }));
+    }
+    Ok(stored)
+}
+
+impl Turn {
+    /// Fetches what was put aside into the messages that the model is about to get.
+    pub(super) async fn fetch_bodies(&mut self) -> Result<(), Halt> {
+        if !self.conversation.has_stored() {
+            return Ok(());
+        }
+        let messages = self.conversation.messages().clone();
+        let blobs = self.session.log.blobs();
+        for (index, message) in messages.iter().enumerate() {
+            let fetched = match &**message {
+                Message::User(said) if said.content.iter().any(is_stored) => {
+                    let content = fetch(&said.content, &*blobs).await?;
+                    Message::User(Arc::new(UserMessage { content }))
+                }
+                Message::Results(results)
+                    if results.iter().any(|result| result.content.iter().any(is_stored)) =>
+                {
+                    let mut fetched = Vec::with_capacity(results.len());
+                    for result in results {
+                        let content = fetch(&result.content, &*blobs).await?.into();
+                        fetched.push(ToolResult { content, ..result.clone() });
+                    }
+                    Message::Results(fetched)
+                }
+                Message::User(_) | Message::Assistant(_) | Message::Results(_) => continue,
+            };
+            self.conversation.replace_message(index, fetched);
+        }
+        self.conversation.set_fetched();
+        Ok(())
+    }
+}
+
+async fn fetch(parts: &[Part], blobs: &dyn Blobs) -> Result<Vec<Part>, JournalError> {
+    let mut fetched = Vec::with_capacity(parts.len());
+    for part in parts {
+        let Part::Stored(stored) = part else {
+            fetched.push(part.clone());
+            continue;
+        };
+        let body = blobs.get(&stored.hash).await?;
+        let text = String::from_utf8_lossy(&body).into_owned();
+        let media = |data: String| Media {
+            media_type: stored.media_type.clone().unwrap_or_default(),
+            data: data.into(),
+            name: stored.name.clone(),
+        };
+        fetched.push(match stored.kind {
+            StoredKind::Text => Part::Text(text),
+            StoredKind::Image => Part::Image(media(text)),
+            StoredKind::Document => Part::Document(media(text)),
+        });
+    }
+    Ok(fetched)
+}

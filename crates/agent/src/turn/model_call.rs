@@ -1,0 +1,187 @@
+//! One model call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use tokio::time::Instant;
+
+use bowline_llm::{
+    AssistantMessage, ErrorKind, ModelError, ModelStream, Request, Response, StopReason,
+    StreamEvent, Usage,
+};
+
+use crate::conversation::Last;
+use crate::entry::{AssistantSaid, Broken, EntryKind, UserSaid, Via};
+use crate::event::{EventBody, Phase};
+use crate::hub::Live;
+use crate::limits::LimitKind;
+use crate::op::Input;
+use crate::orchestrator::Purpose;
+
+use super::{Halt, Turn, until};
+
+/// What is said to a model whose answer was cut at its greatest length.
+const GO_ON: &str = "Your answer was cut at the output limit. Go on exactly where it stops.";
+
+/// How a model call came out.
+enum End {
+    Whole(Box<Response>),
+    Failed(ModelError),
+    Stopped,
+    OutOfTime,
+}
+
+/// What has come of a reply so far.
+#[derive(Default)]
+struct Draft {
+    text: String,
+    attempt: u32,
+    deltas: u64,
+}
+
+impl Turn {
+    /// Asks the model and commits what it said.
+    pub(super) async fn call_model(&mut self, purpose: Purpose) -> Result<(), Halt> {
+        if purpose == Purpose::Continue && self.conversation.last() == Last::Cut {
+            let message = Input::from(GO_ON).0;
+            let said = UserSaid { message, via: Via::Continue, op: None };
+            self.commit(vec![EntryKind::User(said)]).await?;
+        }
+        self.fetch_bodies().await?;
+        let began = Instant::now();
+        self.enter(Phase::Model);
+        self.session.hub.begin_turn(&self.meta, self.session.source.now());
+        let stream = self.agent.model.stream(self.request());
+        let mut draft = Draft { attempt: 1, ..Draft::default() };
+        let end = self.listen(stream, &mut draft).await?;
+        let active = began.elapsed();
+        let out_of_time = matches!(end, End::OutOfTime);
+        let said = self.said(purpose, end, draft);
+        self.commit_after(vec![EntryKind::Assistant(said)], Some(active)).await?;
+        if out_of_time { self.hit(LimitKind::RunTime).await } else { Ok(()) }
+    }
+
+    fn request(&self) -> Request {
+        let snapshot = self.conversation.snapshot();
+        Request {
+            system: snapshot.system,
+            tools: snapshot.tools,
+            messages: snapshot.messages,
+            effort: self.agent.effort,
+            max_output_tokens: None,
+            cache_key: Some(self.meta.id.to_string().into()),
+        }
+    }
+
+    /// Follows the reply to its end, while mail keeps coming in.
+    async fn listen(&mut self, mut stream: ModelStream, draft: &mut Draft) -> Result<End, Halt> {
+        let deadline = self.deadline();
+        loop {
+            let event = tokio::select! {
+                event = stream.next() => event,
+                mail = self.mailbox.next() => {
+                    self.accept(mail).await?;
+                    if self.conversation.run().is_none_or(|run| run.canceled.is_some()) {
+                        return Ok(End::Stopped);
+                    }
+                    continue;
+                }
+                () = until(deadline) => return Ok(End::OutOfTime),
+            };
+            match event {
+                Some(Ok(StreamEvent::Done(response))) => return Ok(End::Whole(response)),
+                Some(Ok(event)) => self.hear(event, draft),
+                Some(Err(error)) => return Ok(End::Failed(error)),
+                None => {
+                    let message = "the stream ended without a completed reply";
+                    return Ok(End::Failed(ModelError::new(ErrorKind::Incomplete, message)));
+                }
+            }
+        }
+    }
+
+    /// Shows what comes in to those who watch.
+    fn hear(&mut self, event: StreamEvent, draft: &mut Draft) {
+        let body = match event {
+            StreamEvent::TextDelta(text) => {
+                draft.text.push_str(&text);
+                EventBody::TextDelta { text }
+            }
+            StreamEvent::ReasoningDelta(text) => EventBody::ReasoningDelta { text },
+            StreamEvent::ToolCallDelta { index, name, arguments } => {
+                EventBody::ToolCallDelta { index, name, arguments }
+            }
+            StreamEvent::Waiting { attempt, reason, delay } => {
+                self.enter(Phase::Retrying);
+                self.say(retry(attempt, delay, reason));
+                return;
+            }
+            StreamEvent::Restarted { attempt, .. } => {
+                if draft.deltas > 0 {
+                    self.say(Live { attempt: Some(draft.attempt), ..EventBody::TextReset.into() });
+                }
+                *draft = Draft { attempt, ..Draft::default() };
+                self.enter(Phase::Model);
+                return;
+            }
+            // The one who listens takes the end itself.
+            StreamEvent::Done(_) => return,
+        };
+        let (attempt, n) = (Some(draft.attempt), Some(draft.deltas));
+        draft.deltas += 1;
+        self.say(Live { attempt, n, call_id: None, body });
+    }
+
+    /// Makes of a model call what the log keeps of it.
+    fn said(&self, purpose: Purpose, end: End, draft: Draft) -> AssistantSaid {
+        let info = self.agent.model.info();
+        let said = AssistantSaid {
+            message: Arc::default(),
+            stop: StopReason::EndTurn,
+            purpose,
+            model: info.id(),
+            usage: None,
+            wasted: Usage::default(),
+            cost_usd: None,
+            price: info.price,
+            broken: None,
+        };
+        let broken = |stop, broken| AssistantSaid {
+            message: Arc::new(match draft.text.is_empty() {
+                true => AssistantMessage::default(),
+                false => AssistantMessage::text(draft.text.clone()),
+            }),
+            stop,
+            broken: Some(broken),
+            ..said.clone()
+        };
+        match end {
+            End::Whole(response) => {
+                let Response { mut message, stop, usage, wasted, .. } = *response;
+                self.conversation.unique_ids(&mut message);
+                let cost_usd = usage.zip(info.price).map(|(usage, price)| price.cost(&usage));
+                let message = Arc::new(message);
+                AssistantSaid { message, stop, usage, wasted, cost_usd, ..said }
+            }
+            End::Stopped | End::OutOfTime => broken(StopReason::Canceled, Broken::Stopped),
+            End::Failed(error) => {
+                let message = error.to_string();
+                let usage = (error.usage != Usage::default()).then_some(error.usage);
+                let cost_usd = usage.zip(info.price).map(|(usage, price)| price.cost(&usage));
+                let failed = Broken::Failed { kind: error.kind, message };
+                AssistantSaid {
+                    usage,
+                    wasted: error.usage,
+                    cost_usd,
+                    ..broken(StopReason::Error, failed)
+                }
+            }
+        }
+    }
+}
+
+fn retry(attempt: u32, delay: Duration, reason: String) -> Live {
+    let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+    EventBody::Retry { attempt, delay_ms, reason }.into()
+}

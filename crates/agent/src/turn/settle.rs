@@ -1,0 +1,97 @@
+//! Boundaries: delivering what waits, and ending a run.
+
+use crate::entry::{Ending, EntryKind, RunEnded, UserSaid, Via};
+use crate::event::Phase;
+use crate::op::{Op, OpKind};
+
+use super::{Halt, Turn};
+
+impl Turn {
+    /// Says what was steered and queued, if no call is open.
+    pub(super) async fn deliver(&mut self) -> Result<(), Halt> {
+        let Some(run) = self.conversation.run() else { return Ok(()) };
+        let ends = run.canceled.is_some() || run.limit.is_some() || self.fatal.is_some();
+        if ends || run.pending.is_empty() || self.conversation.has_open_calls() {
+            return Ok(());
+        }
+        // What was steered comes first, then what was queued, each in its order.
+        let steered = run.pending.iter().filter_map(|op| said(op, Via::Steer));
+        let queued = run.pending.iter().filter_map(|op| said(op, Via::Queue));
+        let kinds = steered.chain(queued).collect();
+        self.commit(kinds).await
+    }
+
+    /// Ends the turn: delivers what came in at the last moment or what follows up, or else ends the
+    /// run.
+    pub(super) async fn settle(&mut self) -> Result<(), Halt> {
+        while let Some(command) = self.mailbox.now() {
+            self.accept_command(command).await?;
+        }
+        self.collect_inbox().await?;
+        let Some(run) = self.conversation.run() else { return Ok(()) };
+        let ending = match (&self.fatal, run.canceled, &run.limit) {
+            (Some(error), ..) => Ending::Failed(error.clone()),
+            (None, Some(reason), _) => Ending::Canceled(reason),
+            (None, None, Some(hit)) => Ending::Limit(hit.limit),
+            (None, None, None) => self.conversation.ending(),
+        };
+        if ending == Ending::Done {
+            let before = self.conversation.seq();
+            self.deliver().await?;
+            if self.conversation.seq() != before {
+                return Ok(());
+            }
+            let pending = self.conversation.run().into_iter().flat_map(|run| &run.pending);
+            if let Some(follow_up) = pending.filter_map(|op| said(op, Via::FollowUp)).next() {
+                return self.commit(vec![follow_up]).await;
+            }
+        }
+        self.finish(ending, Vec::new()).await
+    }
+
+    /// Ends the run, in one commit with what else ends with it.
+    pub(crate) async fn finish(
+        &mut self,
+        ending: Ending,
+        mut kinds: Vec<EntryKind>,
+    ) -> Result<(), Halt> {
+        let Some(run) = self.conversation.run() else { return Ok(()) };
+        let denied = kinds.iter().filter_map(|kind| match kind {
+            EntryKind::CallEnded(ended) if ended.status == crate::entry::CallStatus::Denied => {
+                Some(ended.call.clone())
+            }
+            _ => None,
+        });
+        let ended = RunEnded {
+            run: run.id,
+            outcome: ending,
+            spent: self.session.hub.run(self.meta.id),
+            undelivered: run.pending.iter().map(|op| op.id).collect(),
+            denials: run.denials.iter().cloned().chain(denied).collect(),
+        };
+        kinds.push(EntryKind::RunEnded(ended));
+        self.phase = Phase::Idle;
+        self.commit(kinds).await?;
+        if self.meta.parent.is_none() {
+            self.session.log.sync().await?;
+        }
+        if let Some(outcome) = &self.conversation.totals().latest {
+            for waiter in self.waiters.drain(..) {
+                let _ = waiter.send(Ok(outcome.clone()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the entry that delivers an operation, if it is of the kind.
+fn said(op: &Op, via: Via) -> Option<EntryKind> {
+    let input = match (&op.kind, via) {
+        (OpKind::Steer(input), Via::Steer)
+        | (OpKind::Queue(input) | OpKind::Prompt(input), Via::Queue)
+        | (OpKind::FollowUp(input), Via::FollowUp) => input,
+        _ => return None,
+    };
+    let message = std::sync::Arc::clone(&input.0);
+    Some(EntryKind::User(UserSaid { message, via, op: Some(op.id) }))
+}

@@ -1,0 +1,101 @@
+//! Waiting: for a person, for another agent, for a job, for a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt, select_all};
+use tokio::time::Instant;
+
+use bowline_llm::{CallId, Part};
+
+use crate::entry::{CallEnded, CallStatus, Ending, EntryKind, Wake, Woken};
+use crate::event::Phase;
+use crate::limits::LimitKind;
+
+use super::{Halt, Turn, until};
+
+/// What a call is told that needed somebody who is not there.
+const NOBODY: &str =
+    "denied: this needs a person's decision or answer, and nobody is there to give it";
+
+impl Turn {
+    /// Waits until one of these has happened, or mail has come.
+    pub(super) async fn wait(&mut self, wakes: Vec<(CallId, Wake)>) -> Result<(), Halt> {
+        let asks = |wake: &Wake| matches!(wake, Wake::Decision { .. } | Wake::Answer { .. });
+        if !self.agent.attended && wakes.iter().any(|(_, wake)| asks(wake)) {
+            return self.give_up().await;
+        }
+        self.enter(Phase::Waiting);
+        // Time that only a person can end is not the agent's.
+        let counts = wakes.iter().all(|(_, wake)| !asks(wake));
+        let deadline = if counts { self.deadline() } else { None };
+        let began = Instant::now();
+        let happened = self.happens(wakes);
+        let woken = tokio::select! {
+            call = happened => Some(call),
+            mail = self.mailbox.next() => {
+                self.accept(mail).await?;
+                None
+            }
+            () = until(deadline) => return self.hit(LimitKind::RunTime).await,
+        };
+        match woken {
+            Some(call) => {
+                let active = counts.then(|| began.elapsed());
+                let woken = EntryKind::Woken(Woken { call, op: None });
+                self.commit_after(vec![woken], active).await
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the first call whose wake happens by itself.
+    fn happens(&self, wakes: Vec<(CallId, Wake)>) -> BoxFuture<'static, CallId> {
+        let now = self.session.source.now();
+        let waits: Vec<BoxFuture<'static, CallId>> = wakes
+            .into_iter()
+            .filter_map(|(call, wake)| match wake {
+                Wake::At(at) => {
+                    let left = Duration::try_from(at.duration_since(now)).unwrap_or_default();
+                    Some(tokio::time::sleep(left).map(|()| call).boxed())
+                }
+                Wake::Agent(agent) => {
+                    let state = self.session.watch(agent);
+                    Some(
+                        async move {
+                            // An agent that does not live here is found again by the tool.
+                            if let Some(mut state) = state {
+                                let _ = state.wait_for(|state| state.run.is_none()).await;
+                            }
+                            call
+                        }
+                        .boxed(),
+                    )
+                }
+                Wake::Decision { .. } | Wake::Answer { .. } | Wake::Job(_) => None,
+            })
+            .collect();
+        if waits.is_empty() {
+            return std::future::pending().boxed();
+        }
+        select_all(waits).map(|(call, ..)| call).boxed()
+    }
+
+    /// Ends the run because nobody can give what it waits for.
+    async fn give_up(&mut self) -> Result<(), Halt> {
+        for (_, children) in self.waiting.drain().collect::<Vec<_>>() {
+            children.close().await;
+        }
+        let denied = self.conversation.open_calls().into_iter().map(|call| {
+            EntryKind::CallEnded(CallEnded {
+                call: call.id().clone(),
+                status: CallStatus::Denied,
+                content: Arc::new([Part::Text(NOBODY.to_owned())]),
+                ms: None,
+                full: None,
+            })
+        });
+        let kinds = denied.collect();
+        self.finish(Ending::NeedsApproval, kinds).await
+    }
+}
