@@ -263,7 +263,7 @@ impl Exchange {
         loop {
             match lines.next_event() {
                 Ok(Some(event)) => {
-                    decoder.push(event.data, &mut |event| events.push_back(event))?
+                    decoder.push(event.data, &mut |event| events.push_back(event))?;
                 }
                 Ok(None) => break,
                 Err(error) => {
