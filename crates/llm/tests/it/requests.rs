@@ -55,7 +55,7 @@ fn call(id: &str, arguments: &str) -> AssistantPart {
 }
 
 fn result(id: &str, content: Vec<Part>, is_error: bool) -> ToolResult {
-    ToolResult { call: id.into(), name: "read".to_owned(), content, is_error }
+    ToolResult { call: id.into(), name: "read".to_owned(), content: content.into(), is_error }
 }
 
 #[test]
@@ -389,7 +389,7 @@ fn any_message() -> impl Strategy<Value = Message> {
     let parts = || prop::collection::vec(any_part(), 0..3);
     let results = prop::collection::vec((parts(), any::<bool>()), 0..3);
     prop_oneof![
-        parts().prop_map(|parts| Message::User(UserMessage { content: parts.into() }.into())),
+        parts().prop_map(|parts| Message::User(UserMessage { content: parts }.into())),
         prop::collection::vec(any_assistant_part(), 0..3).prop_map(assistant),
         results.prop_map(|results| Message::Results(
             results.into_iter().map(|(parts, failed)| result("1", parts, failed)).collect()
@@ -414,7 +414,7 @@ proptest! {
             if let Some(before) = before {
                 prop_assert!(body.starts_with(&before[..before.len() - 2]));
             }
-            prop_assert!(body.ends_with(b"]}"));
+            prop_assert!(body.ends_with(b"]}"), "messages come last");
             before = Some(body);
         }
     }

@@ -15,7 +15,7 @@ fn decode(chunks: &[Value]) -> (Vec<StreamEvent>, Result<Response, ModelError>) 
     (events, decoder.finish())
 }
 
-fn delta(delta: Value) -> Value {
+fn delta(delta: &Value) -> Value {
     json!({"id": "r1", "choices": [{"index": 0, "delta": delta}]})
 }
 
@@ -25,7 +25,7 @@ fn finish(reason: &str) -> Value {
 
 fn calls(deltas: &[Value]) -> Vec<(String, String, String)> {
     let mut chunks: Vec<Value> =
-        deltas.iter().map(|call| delta(json!({"tool_calls": [call]}))).collect();
+        deltas.iter().map(|call| delta(&json!({"tool_calls": [call]}))).collect();
     chunks.push(finish("tool_calls"));
     let response = decode(&chunks).1.unwrap();
     let call = |call: &ToolCall| (call.id.to_string(), call.name.clone(), call.arguments.clone());
@@ -39,9 +39,9 @@ fn call(id: &str, name: &str, arguments: &str) -> (String, String, String) {
 #[test]
 fn text_is_joined_and_its_deltas_are_handed_out() {
     let (events, response) = decode(&[
-        delta(json!({"role": "assistant", "content": ""})),
-        delta(json!({"content": "a"})),
-        delta(json!({"content": "b\n"})),
+        delta(&json!({"role": "assistant", "content": ""})),
+        delta(&json!({"content": "a"})),
+        delta(&json!({"content": "b\n"})),
         finish("stop"),
     ]);
     assert_eq!(
@@ -70,14 +70,14 @@ fn every_finish_reason_has_its_meaning() {
 
 #[test]
 fn an_empty_finish_reason_is_none() {
-    let error = decode(&[delta(json!({"content": "a"})), finish("")]).1.unwrap_err();
+    let error = decode(&[delta(&json!({"content": "a"})), finish("")]).1.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Incomplete);
 }
 
 #[test]
 fn the_end_marker_alone_is_no_end() {
     let mut decoder = Decoder::new("mine".into(), 0);
-    decoder.push(&delta(json!({"content": "a"})).to_string(), &mut drop).unwrap();
+    decoder.push(&delta(&json!({"content": "a"})).to_string(), &mut drop).unwrap();
     decoder.push("[DONE]", &mut drop).unwrap();
     assert!(decoder.is_done() && !decoder.has_stopped());
     assert_eq!(decoder.finish().unwrap_err().kind, ErrorKind::Incomplete);
@@ -86,7 +86,7 @@ fn the_end_marker_alone_is_no_end() {
 #[test]
 fn calls_make_a_plain_stop_a_tool_use() {
     let (_, response) = decode(&[
-        delta(json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f"}}]})),
+        delta(&json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f"}}]})),
         finish("stop"),
     ]);
     assert_eq!(response.unwrap().stop, StopReason::ToolUse);
@@ -95,7 +95,7 @@ fn calls_make_a_plain_stop_a_tool_use() {
 #[test]
 fn a_refusal_is_kept_as_text_and_told_by_the_stop() {
     let (events, response) =
-        decode(&[delta(json!({"content": null, "refusal": "I won't"})), finish("stop")]);
+        decode(&[delta(&json!({"content": null, "refusal": "I won't"})), finish("stop")]);
     let response = response.unwrap();
     assert_eq!(events, [StreamEvent::TextDelta("I won't".to_owned())]);
     assert_eq!(response.message, AssistantMessage::text("I won't"));
@@ -151,7 +151,7 @@ fn calls_without_an_index_are_told_apart_by_id_or_name() {
 fn missing_ids_are_made_and_differ_between_calls_and_replies() {
     let made = |salt| {
         let mut decoder = Decoder::new("mine".into(), salt);
-        let chunk = delta(json!({"tool_calls": [
+        let chunk = delta(&json!({"tool_calls": [
             {"index": 0, "id": "", "function": {"name": "f"}},
             {"index": 1, "id": null, "function": {"name": "f"}},
             {"index": 2, "id": "own", "function": {"name": "f"}},
@@ -182,12 +182,12 @@ fn arguments_stay_as_the_model_wrote_them() {
 #[test]
 fn reasoning_comes_under_either_name_but_only_once() {
     let (events, response) = decode(&[
-        delta(json!({"reasoning_content": "a", "reasoning": "a"})),
-        delta(json!({"reasoning": "b", "reasoning_content": null})),
-        delta(json!({"reasoning": "c", "reasoning_details": [
+        delta(&json!({"reasoning_content": "a", "reasoning": "a"})),
+        delta(&json!({"reasoning": "b", "reasoning_content": null})),
+        delta(&json!({"reasoning": "c", "reasoning_details": [
             {"type": "reasoning.text", "text": "c", "index": 0, "signature": "s"}
         ]})),
-        delta(json!({"content": "d"})),
+        delta(&json!({"content": "d"})),
         finish("stop"),
     ]);
     assert_eq!(events.len(), 4);
@@ -206,7 +206,7 @@ fn reasoning_comes_under_either_name_but_only_once() {
 #[test]
 fn content_may_come_in_parts_with_the_thinking_among_them() {
     let (_, response) = decode(&[
-        delta(json!({"content": [
+        delta(&json!({"content": [
             {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
             {"type": "text", "text": "so"},
         ]})),
@@ -267,7 +267,7 @@ fn reasoning_left_out_of_the_answer_is_counted() {
 #[test]
 fn an_error_in_the_stream_fails_and_tells_what_was_billed() {
     let (_, response) = decode(&[
-        delta(json!({"content": "a"})),
+        delta(&json!({"content": "a"})),
         json!({
             "choices": [{"delta": {"content": ""}, "finish_reason": "error"}],
             "usage": {"prompt_tokens": 3, "completion_tokens": 1},
