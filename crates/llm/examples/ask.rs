@@ -34,14 +34,21 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         ..Request::default()
     };
     let mut stream = Retry::new(model, Policy::default()).stream(request);
+    let mut is_streamed = false;
     while let Some(event) = stream.next().await {
         match event? {
             StreamEvent::TextDelta(text) => {
+                is_streamed = true;
                 print!("{text}");
                 stdout().flush()?;
             }
             StreamEvent::Restarted { error, .. } => println!("\n[starting over: {error}]"),
-            StreamEvent::Done(response) => println!("\n[{:?}]", response.usage),
+            StreamEvent::Done(response) => {
+                if !is_streamed {
+                    print!("{}", response.message.to_text());
+                }
+                println!("\n[{:?}]", response.usage);
+            }
             StreamEvent::ReasoningDelta(_)
             | StreamEvent::ToolCallDelta { .. }
             | StreamEvent::Waiting { .. } => {}

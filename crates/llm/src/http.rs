@@ -1,9 +1,9 @@
 //! The transport all wires share: one pool of connections, bounded in time and size.
 
-use std::error::Error as _;
-use std::fmt;
+use std::error::Error;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
+use std::{fmt, io};
 
 use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
@@ -300,25 +300,46 @@ fn silence(limit: Duration) -> ModelError {
 }
 
 fn transport_error(error: reqwest::Error) -> ModelError {
-    let kind = if error.is_timeout() { ErrorKind::Timeout } else { ErrorKind::Transport };
-    let kind = if error.is_builder() { ErrorKind::InvalidRequest } else { kind };
+    let kind = if error.is_timeout() {
+        ErrorKind::Timeout
+    } else if error.is_builder() || is_bad_certificate(&error) {
+        // Trying again would fail the same way.
+        ErrorKind::InvalidRequest
+    } else {
+        ErrorKind::Transport
+    };
     ModelError::new(kind, causes(error))
 }
 
-/// Writes an error with its causes; the address is left out, since a query may hold a key.
+fn is_bad_certificate(error: &reqwest::Error) -> bool {
+    let mut cause: &(dyn Error + 'static) = error;
+    loop {
+        if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
+            return matches!(tls, rustls::Error::InvalidCertificate(_));
+        }
+        // An `io::Error` does not name what it wraps as its source.
+        let next = match cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner as &(dyn Error + 'static)),
+            None => cause.source(),
+        };
+        let Some(next) = next else { return false };
+        cause = next;
+    }
+}
+
+/// Writes what lies below an error; the address is left out, since a query may hold a key.
 fn causes(error: reqwest::Error) -> String {
     let error = error.without_url();
-    let mut text = error.to_string();
+    let mut texts: Vec<String> = Vec::new();
     let mut source = error.source();
     while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
+        let text = cause.to_string();
+        // The layers between only repeat that a request failed, or what is below them.
+        texts.retain(|above| !above.starts_with("client error") && !above.contains(&text));
+        texts.push(text);
         source = cause.source();
     }
-    text
+    if texts.is_empty() { error.to_string() } else { texts.join(": ") }
 }
 
 #[cfg(test)]
