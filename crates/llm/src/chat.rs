@@ -280,7 +280,8 @@ impl Exchange {
         let response = decoder.finish()?;
         if !is_end {
             // Reading up to the end hands the connection back to the pool.
-            let _ = timeout(CLOSE_WAIT, answer.chunk()).await;
+            let rest = async { while let Ok(Some(_)) = answer.chunk().await {} };
+            let _ = timeout(CLOSE_WAIT, rest).await;
         }
         self.events.push_back(StreamEvent::Done(Box::new(response)));
         Ok(())
