@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use crate::usage::Usage;
 
+mod classify;
+
 /// A failed model call.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{}", self.describe())]

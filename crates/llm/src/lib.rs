@@ -3,12 +3,42 @@
 //! A [`Model`] answers a [`Request`] with a stream of [`StreamEvent`]s that ends in one
 //! [`Response`] or one [`ModelError`]. Wrappers are models around models. Codecs are pure: they
 //! turn messages into bytes and bytes into events, and know nothing of sockets.
+//!
+//! ```
+//! use bowline_llm::scripted::{Reply, ScriptedModel};
+//! use bowline_llm::{Message, Model, Request, StreamEvent};
+//! use futures::StreamExt;
+//!
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! // `chat::Client` is a model that talks to a server; this one needs none.
+//! let model = ScriptedModel::new([Reply::text("Hello!")]);
+//! let request = Request {
+//!     messages: [Message::user("Hi").into()].into_iter().collect(),
+//!     ..Request::default()
+//! };
+//! let mut stream = model.stream(request);
+//! while let Some(event) = stream.next().await {
+//!     if let StreamEvent::Done(response) = event? {
+//!         assert_eq!(response.message.to_text(), "Hello!");
+//!     }
+//! }
+//! # Ok::<(), bowline_llm::ModelError>(())
+//! # }).unwrap();
+//! ```
 #![deny(missing_docs)]
 
 mod error;
 mod message;
 mod model;
 mod usage;
+
+mod secret;
+
+pub mod chat;
+pub mod http;
+pub mod retry;
+pub mod scripted;
+pub mod sse;
 
 pub use error::{ErrorKind, ModelError};
 pub use message::{
@@ -19,4 +49,7 @@ pub use model::{
     Effort, Model, ModelInfo, ModelStream, Request, Response, StopReason, StreamEvent, ToolBlock,
     ToolSpec,
 };
+pub use retry::Retry;
+pub use scripted::ScriptedModel;
+pub use secret::Secret;
 pub use usage::{Price, Usage};

@@ -28,6 +28,16 @@ pub trait Model: Send + Sync {
     fn stream(&self, request: Request) -> ModelStream;
 }
 
+impl<M: Model + ?Sized> Model for Arc<M> {
+    fn info(&self) -> &ModelInfo {
+        (**self).info()
+    }
+
+    fn stream(&self, request: Request) -> ModelStream {
+        (**self).stream(request)
+    }
+}
+
 /// What [`Model::stream`] returns.
 pub type ModelStream = BoxStream<'static, Result<StreamEvent, ModelError>>;
 

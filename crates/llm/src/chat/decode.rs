@@ -1,0 +1,298 @@
+//! Answers into events and one response.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use super::reasoning::Details;
+use super::wire::{CallDelta, Choice, Chunk, Delta, FunctionDelta, Text, arguments};
+use crate::{
+    AssistantMessage, AssistantPart, CallId, ErrorKind, ModelError, Opaque, Reasoning, Response,
+    StopReason, StreamEvent, ToolCall, Usage,
+};
+
+/// Turns the data of a stream's events into [`StreamEvent`]s and, at the end, a [`Response`].
+///
+/// The reply is complete once a finish reason came; usage and `[DONE]` follow it. A stream that
+/// ends without a finish reason broke off, whatever else came.
+#[derive(Debug)]
+pub struct Decoder {
+    provider: Arc<str>,
+    salt: u64,
+    id: String,
+    model: Option<String>,
+    text: String,
+    reasoning: String,
+    details: Details,
+    calls: Vec<CallDraft>,
+    is_refusal: bool,
+    stop: Option<StopReason>,
+    usage: Option<Usage>,
+    is_done: bool,
+}
+
+/// A call of which parts may still come.
+#[derive(Debug, Default)]
+struct CallDraft {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+impl Decoder {
+    /// Makes a decoder for one reply of `provider`.
+    ///
+    /// A call without an id gets one made of `salt`, the reply's id and the call's place. Replies
+    /// must not share a salt: the ids of replies repeat on servers that make none themselves.
+    pub fn new(provider: Arc<str>, salt: u64) -> Self {
+        Self {
+            provider,
+            salt,
+            id: String::new(),
+            model: None,
+            text: String::new(),
+            reasoning: String::new(),
+            details: Details::default(),
+            calls: Vec::new(),
+            is_refusal: false,
+            stop: None,
+            usage: None,
+            is_done: false,
+        }
+    }
+
+    /// Takes the data of one event and hands out what it brings.
+    ///
+    /// # Errors
+    /// If the data is no chunk, or reports an error of the provider.
+    pub fn push(
+        &mut self,
+        data: &str,
+        emit: &mut impl FnMut(StreamEvent),
+    ) -> Result<(), ModelError> {
+        if self.is_done {
+            return Ok(());
+        }
+        if data.trim() == "[DONE]" {
+            self.is_done = true;
+            return Ok(());
+        }
+        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|error| {
+            self.fail(ModelError::new(ErrorKind::Decode, format!("no chunk of a reply: {error}")))
+        })?;
+        self.take(chunk, emit)
+    }
+
+    /// Reads an answer that came as one document.
+    ///
+    /// # Errors
+    /// If the document is no answer, or reports an error of the provider.
+    pub fn document(mut self, body: &[u8]) -> Result<Response, ModelError> {
+        let invalid = |what: String| {
+            ModelError::new(ErrorKind::Decode, format!("no answer of this wire: {what}"))
+        };
+        let body = std::str::from_utf8(body).map_err(|error| invalid(error.to_string()))?;
+        let chunk: Chunk<'_> =
+            serde_json::from_str(body).map_err(|error| invalid(error.to_string()))?;
+        let is_empty = chunk.choices.as_ref().is_none_or(Vec::is_empty);
+        self.take(chunk, &mut drop)?;
+        if is_empty {
+            return Err(self.fail(invalid("it has no choices".to_owned())));
+        }
+        // A document is whole if it can be parsed, even where a server names no reason.
+        self.stop.get_or_insert(StopReason::EndTurn);
+        self.finish()
+    }
+
+    /// Tells whether the reply is complete, so that nothing but its usage can still come.
+    pub fn has_stopped(&self) -> bool {
+        self.stop.is_some()
+    }
+
+    /// Tells whether the end marker came and nothing more will be taken.
+    pub fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// Ends the reply.
+    ///
+    /// # Errors
+    /// If no finish reason came: the reply broke off.
+    pub fn finish(self) -> Result<Response, ModelError> {
+        let Some(stop) = self.stop.clone() else {
+            let message = "the stream ended before a finish reason came";
+            return Err(self.fail(ModelError::new(ErrorKind::Incomplete, message)));
+        };
+        let stop = match stop {
+            _ if self.is_refusal => StopReason::Refused,
+            // Some servers say `stop` although the model waits for its calls.
+            StopReason::EndTurn if !self.calls.is_empty() => StopReason::ToolUse,
+            stop => stop,
+        };
+        let Self { provider, salt, id, model, text, reasoning, details, calls, usage, .. } = self;
+        let mut content = Vec::with_capacity(calls.len() + 2);
+        let payload =
+            details.into_payload().map(|item| Opaque { provider: (*provider).into(), item });
+        if !reasoning.is_empty() || payload.is_some() {
+            content.push(AssistantPart::Reasoning(Reasoning { text: reasoning, payload }));
+        }
+        if !text.is_empty() {
+            content.push(AssistantPart::Text(text));
+        }
+        content.extend(calls.into_iter().enumerate().map(|(n, call)| {
+            let id = if call.id.is_empty() { made_id(salt, &id, n) } else { call.id.into() };
+            let CallDraft { name, arguments, .. } = call;
+            AssistantPart::ToolCall(ToolCall { id, name, arguments })
+        }));
+        let message = AssistantMessage { content };
+        Ok(Response { message, stop, usage, wasted: Usage::default(), model })
+    }
+
+    /// Adds to an error what the provider already billed.
+    pub fn fail(&self, mut error: ModelError) -> ModelError {
+        error.usage += self.usage.unwrap_or_default();
+        error
+    }
+
+    fn take(
+        &mut self,
+        chunk: Chunk<'_>,
+        emit: &mut impl FnMut(StreamEvent),
+    ) -> Result<(), ModelError> {
+        if let Some(usage) = chunk.usage.and_then(|tokens| tokens.usage()) {
+            self.usage = Some(usage);
+        }
+        let choice_error = chunk.choices.iter().flatten().find_map(|choice| choice.error);
+        if let Some(error) = chunk.error.or(choice_error).filter(|error| error.get() != "null") {
+            return Err(self.fail(ModelError::from_error_field(error.get())));
+        }
+        if let Some(id) = chunk.id.as_ref().and_then(Text::filled)
+            && self.id.is_empty()
+        {
+            id.clone_into(&mut self.id);
+        }
+        if let Some(model) = chunk.model.as_ref().and_then(Text::filled)
+            && self.model.is_none()
+        {
+            self.model = Some(model.to_owned());
+        }
+        for choice in chunk.choices.into_iter().flatten() {
+            // One answer was asked for; others would be mixed into it.
+            if choice.index.0.unwrap_or(0) == 0 {
+                self.take_choice(choice, emit);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_choice(&mut self, choice: Choice<'_>, emit: &mut impl FnMut(StreamEvent)) {
+        if let Some(delta) = choice.delta.or(choice.message) {
+            self.take_delta(delta, emit);
+        }
+        if let Some(reason) = choice.finish_reason.as_ref().and_then(Text::filled) {
+            self.stop = Some(stop_reason(reason));
+        }
+    }
+
+    fn take_delta(&mut self, delta: Delta<'_>, emit: &mut impl FnMut(StreamEvent)) {
+        let mut reasoning = String::new();
+        // Servers that send both names send the same text twice.
+        for text in [delta.reasoning_content, delta.reasoning].into_iter().flatten() {
+            if reasoning.is_empty() {
+                reasoning = text.text.into_owned();
+            }
+        }
+        if let Some(details) = delta.reasoning_details {
+            let mut readable = String::new();
+            self.details.add(details, &mut readable);
+            if reasoning.is_empty() {
+                reasoning = readable;
+            }
+        }
+        if let Some(content) = &delta.content {
+            reasoning.push_str(&content.thinking);
+        }
+        if !reasoning.is_empty() {
+            self.reasoning.push_str(&reasoning);
+            emit(StreamEvent::ReasoningDelta(reasoning));
+        }
+        if delta.refusal.as_ref().and_then(Text::filled).is_some() {
+            self.is_refusal = true;
+        }
+        for text in [delta.content, delta.refusal].into_iter().flatten() {
+            if !text.text.is_empty() {
+                self.text.push_str(&text.text);
+                emit(StreamEvent::TextDelta(text.text.into_owned()));
+            }
+        }
+        for call in delta.tool_calls.into_iter().flatten() {
+            self.take_call(call, emit);
+        }
+    }
+
+    fn take_call(&mut self, delta: CallDelta<'_>, emit: &mut impl FnMut(StreamEvent)) {
+        let CallDelta { index, id, function } = delta;
+        let FunctionDelta { name, arguments: raw } = function.unwrap_or_default();
+        let id = id.as_ref().and_then(Text::filled);
+        let name = name.as_ref().and_then(Text::filled);
+        let arguments = raw.map(arguments).unwrap_or_default();
+        let n = match self.draft_for(index.0, id, name) {
+            Some(n) => n,
+            None => {
+                self.calls.push(CallDraft { index: index.0, ..CallDraft::default() });
+                self.calls.len() - 1
+            }
+        };
+        let Some(draft) = self.calls.get_mut(n) else { return };
+        if draft.id.is_empty() {
+            draft.id.push_str(id.unwrap_or_default());
+        }
+        let is_first = draft.name.is_empty();
+        let name = name.filter(|_| is_first);
+        draft.name.push_str(name.unwrap_or_default());
+        draft.arguments.push_str(&arguments);
+        if name.is_some() || !arguments.is_empty() {
+            emit(StreamEvent::ToolCallDelta { index: n, name: name.map(str::to_owned), arguments });
+        }
+    }
+
+    /// Finds the call that a delta continues; `None` if it begins a new one.
+    ///
+    /// The index decides where there is one, except that some servers give all calls the index 0:
+    /// a new id together with a name is a new call. Without an index the id decides, and without
+    /// both a name begins a call.
+    fn draft_for(&self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> Option<usize> {
+        let same_id = |call: &CallDraft| id.is_some_and(|id| call.id == id);
+        if let Some(index) = index {
+            let n = self.calls.iter().rposition(|call| call.index == Some(index))?;
+            let call = self.calls.get(n)?;
+            let is_other = id.is_some() && !call.id.is_empty() && !same_id(call);
+            return (!(is_other && name.is_some())).then_some(n);
+        }
+        match (id, name) {
+            (Some(_), _) => self.calls.iter().rposition(same_id),
+            (None, Some(_)) => None,
+            (None, None) => self.calls.len().checked_sub(1),
+        }
+    }
+}
+
+fn stop_reason(reason: &str) -> StopReason {
+    match reason {
+        "stop" => StopReason::EndTurn,
+        "tool_calls" | "function_call" => StopReason::ToolUse,
+        "length" => StopReason::MaxTokens,
+        "content_filter" => StopReason::Refused,
+        "error" => StopReason::Error,
+        other => StopReason::Other(other.to_owned()),
+    }
+}
+
+fn made_id(salt: u64, reply: &str, n: usize) -> CallId {
+    let mut hasher = DefaultHasher::new();
+    (salt, reply, n).hash(&mut hasher);
+    format!("call_{:016x}", hasher.finish()).into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,298 @@
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn decode(chunks: &[Value]) -> (Vec<StreamEvent>, Result<Response, ModelError>) {
+    let mut decoder = Decoder::new("mine".into(), 7);
+    let mut events = Vec::new();
+    for chunk in chunks {
+        let data = chunk.to_string();
+        if let Err(error) = decoder.push(&data, &mut |event| events.push(event)) {
+            return (events, Err(error));
+        }
+    }
+    (events, decoder.finish())
+}
+
+fn delta(delta: &Value) -> Value {
+    json!({"id": "r1", "choices": [{"index": 0, "delta": delta}]})
+}
+
+fn finish(reason: &str) -> Value {
+    json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+}
+
+fn calls(deltas: &[Value]) -> Vec<(String, String, String)> {
+    let mut chunks: Vec<Value> =
+        deltas.iter().map(|call| delta(&json!({"tool_calls": [call]}))).collect();
+    chunks.push(finish("tool_calls"));
+    let response = decode(&chunks).1.unwrap();
+    let call = |call: &ToolCall| (call.id.to_string(), call.name.clone(), call.arguments.clone());
+    response.message.tool_calls().map(call).collect()
+}
+
+fn call(id: &str, name: &str, arguments: &str) -> (String, String, String) {
+    (id.to_owned(), name.to_owned(), arguments.to_owned())
+}
+
+#[test]
+fn text_is_joined_and_its_deltas_are_handed_out() {
+    let (events, response) = decode(&[
+        delta(&json!({"role": "assistant", "content": ""})),
+        delta(&json!({"content": "a"})),
+        delta(&json!({"content": "b\n"})),
+        finish("stop"),
+    ]);
+    assert_eq!(
+        events,
+        [StreamEvent::TextDelta("a".to_owned()), StreamEvent::TextDelta("b\n".to_owned())]
+    );
+    let response = response.unwrap();
+    assert_eq!(response.message, AssistantMessage::text("ab\n"));
+    assert_eq!((response.stop, response.usage), (StopReason::EndTurn, None));
+}
+
+#[test]
+fn every_finish_reason_has_its_meaning() {
+    for (reason, stop) in [
+        ("stop", StopReason::EndTurn),
+        ("length", StopReason::MaxTokens),
+        ("tool_calls", StopReason::ToolUse),
+        ("function_call", StopReason::ToolUse),
+        ("content_filter", StopReason::Refused),
+        ("error", StopReason::Error),
+        ("pause", StopReason::Other("pause".to_owned())),
+    ] {
+        assert_eq!(decode(&[finish(reason)]).1.unwrap().stop, stop);
+    }
+}
+
+#[test]
+fn an_empty_finish_reason_is_none() {
+    let error = decode(&[delta(&json!({"content": "a"})), finish("")]).1.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Incomplete);
+}
+
+#[test]
+fn the_end_marker_alone_is_no_end() {
+    let mut decoder = Decoder::new("mine".into(), 0);
+    decoder.push(&delta(&json!({"content": "a"})).to_string(), &mut drop).unwrap();
+    decoder.push("[DONE]", &mut drop).unwrap();
+    assert!(decoder.is_done() && !decoder.has_stopped());
+    assert_eq!(decoder.finish().unwrap_err().kind, ErrorKind::Incomplete);
+}
+
+#[test]
+fn calls_make_a_plain_stop_a_tool_use() {
+    let (_, response) = decode(&[
+        delta(&json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f"}}]})),
+        finish("stop"),
+    ]);
+    assert_eq!(response.unwrap().stop, StopReason::ToolUse);
+}
+
+#[test]
+fn a_refusal_is_kept_as_text_and_told_by_the_stop() {
+    let (events, response) =
+        decode(&[delta(&json!({"content": null, "refusal": "I won't"})), finish("stop")]);
+    let response = response.unwrap();
+    assert_eq!(events, [StreamEvent::TextDelta("I won't".to_owned())]);
+    assert_eq!(response.message, AssistantMessage::text("I won't"));
+    assert_eq!(response.stop, StopReason::Refused);
+}
+
+#[test]
+fn calls_are_told_apart_by_index() {
+    let got = calls(&[
+        json!({"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}}),
+        json!({"index": 0, "function": {"arguments": "{\"x\""}}),
+        json!({"index": 1, "id": "b", "function": {"name": "g", "arguments": "{}"}}),
+        json!({"index": 0, "function": {"arguments": ":1}"}}),
+    ]);
+    assert_eq!(got, [call("a", "f", "{\"x\":1}"), call("b", "g", "{}")]);
+}
+
+#[test]
+fn a_repeated_id_or_name_does_not_begin_a_new_call() {
+    let got = calls(&[
+        json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "{"}}),
+        json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "}"}}),
+        json!({"index": 0, "id": "", "function": {"name": null, "arguments": " "}}),
+    ]);
+    assert_eq!(got, [call("a", "f", "{} ")]);
+}
+
+#[test]
+fn calls_that_all_have_the_index_zero_are_told_apart_by_id() {
+    let got = calls(&[
+        json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}),
+        json!({"index": 0, "id": "b", "function": {"name": "f", "arguments": "{}"}}),
+    ]);
+    assert_eq!(got, [call("a", "f", "{}"), call("b", "f", "{}")]);
+}
+
+#[test]
+fn calls_without_an_index_are_told_apart_by_id_or_name() {
+    let got = calls(&[
+        json!({"id": "a", "function": {"name": "f", "arguments": "{"}}),
+        json!({"function": {"arguments": "}"}}),
+        json!({"id": "b", "function": {"name": "g", "arguments": "{}"}}),
+    ]);
+    assert_eq!(got, [call("a", "f", "{}"), call("b", "g", "{}")]);
+    let got = calls(&[
+        json!({"function": {"name": "f", "arguments": {"x": 1}}}),
+        json!({"function": {"name": "f", "arguments": {"x": 2}}}),
+    ]);
+    assert_eq!(got.iter().map(|call| &*call.2).collect::<Vec<_>>(), ["{\"x\":1}", "{\"x\":2}"]);
+}
+
+#[test]
+fn missing_ids_are_made_and_differ_between_calls_and_replies() {
+    let made = |salt| {
+        let mut decoder = Decoder::new("mine".into(), salt);
+        let chunk = delta(&json!({"tool_calls": [
+            {"index": 0, "id": "", "function": {"name": "f"}},
+            {"index": 1, "id": null, "function": {"name": "f"}},
+            {"index": 2, "id": "own", "function": {"name": "f"}},
+        ]}));
+        decoder.push(&chunk.to_string(), &mut drop).unwrap();
+        decoder.push(&finish("tool_calls").to_string(), &mut drop).unwrap();
+        let message = decoder.finish().unwrap().message;
+        message.tool_calls().map(|call| call.id.to_string()).collect::<Vec<_>>()
+    };
+    let (one, two) = (made(1), made(2));
+    assert_eq!(one, made(1));
+    assert_eq!(one[2], "own");
+    let mut ids = [&one[..2], &two[..2]].concat();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 4);
+}
+
+#[test]
+fn arguments_stay_as_the_model_wrote_them() {
+    for raw in ["", "{", "{\"a\": 1 }", "\"text\"", "ä\n"] {
+        let got =
+            calls(&[json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": raw}})]);
+        assert_eq!(got, [call("a", "f", raw)]);
+    }
+}
+
+#[test]
+fn reasoning_comes_under_either_name_but_only_once() {
+    let (events, response) = decode(&[
+        delta(&json!({"reasoning_content": "a", "reasoning": "a"})),
+        delta(&json!({"reasoning": "b", "reasoning_content": null})),
+        delta(&json!({"reasoning": "c", "reasoning_details": [
+            {"type": "reasoning.text", "text": "c", "index": 0, "signature": "s"}
+        ]})),
+        delta(&json!({"content": "d"})),
+        finish("stop"),
+    ]);
+    assert_eq!(events.len(), 4);
+    let item = r#"[{"index":0,"signature":"s","text":"c","type":"reasoning.text"}]"#;
+    let payload =
+        Opaque { provider: "mine".to_owned(), item: crate::RawJson::parse(item).unwrap() };
+    assert_eq!(
+        response.unwrap().message.content,
+        [
+            AssistantPart::Reasoning(Reasoning { text: "abc".to_owned(), payload: Some(payload) }),
+            AssistantPart::Text("d".to_owned()),
+        ]
+    );
+}
+
+#[test]
+fn content_may_come_in_parts_with_the_thinking_among_them() {
+    let (_, response) = decode(&[
+        delta(&json!({"content": [
+            {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+            {"type": "text", "text": "so"},
+        ]})),
+        finish("stop"),
+    ]);
+    assert_eq!(
+        response.unwrap().message.content,
+        [
+            AssistantPart::Reasoning(Reasoning { text: "hm".to_owned(), payload: None }),
+            AssistantPart::Text("so".to_owned()),
+        ]
+    );
+}
+
+#[test]
+fn usage_keeps_unknown_and_zero_apart() {
+    let usage = |usage: Value| {
+        let chunk = json!({"choices": [], "usage": usage});
+        decode(&[finish("stop"), chunk]).1.unwrap().usage
+    };
+    assert_eq!(usage(json!(null)), None);
+    assert_eq!(usage(json!({})), None);
+    assert_eq!(
+        usage(json!({"prompt_tokens": 5, "completion_tokens": 2.0, "prompt_tokens_details": null})),
+        Some(Usage { input: 5, output: 2, ..Usage::default() })
+    );
+    assert_eq!(
+        usage(json!({
+            "prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7,
+            "prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 3},
+            "completion_tokens_details": {"reasoning_tokens": 1},
+        })),
+        Some(Usage {
+            input: 5,
+            output: 2,
+            cache_read: Some(0),
+            cache_write: Some(3),
+            reasoning: Some(1),
+        })
+    );
+    assert_eq!(
+        usage(json!({"prompt_tokens": 5, "completion_tokens": 2, "prompt_cache_hit_tokens": 4})),
+        Some(Usage { input: 5, output: 2, cache_read: Some(4), ..Usage::default() })
+    );
+}
+
+#[test]
+fn reasoning_left_out_of_the_answer_is_counted() {
+    let usage = json!({
+        "prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 34,
+        "completion_tokens_details": {"reasoning_tokens": 20},
+    });
+    let chunk = json!({"choices": [], "usage": usage});
+    let usage = decode(&[finish("stop"), chunk]).1.unwrap().usage.unwrap();
+    assert_eq!((usage.output, usage.reasoning), (24, Some(20)));
+}
+
+#[test]
+fn an_error_in_the_stream_fails_and_tells_what_was_billed() {
+    let (_, response) = decode(&[
+        delta(&json!({"content": "a"})),
+        json!({
+            "choices": [{"delta": {"content": ""}, "finish_reason": "error"}],
+            "usage": {"prompt_tokens": 3, "completion_tokens": 1},
+            "error": {"code": 429, "message": "slow down"},
+        }),
+    ]);
+    let error = response.unwrap_err();
+    assert_eq!((error.kind, error.status), (ErrorKind::RateLimited, Some(429)));
+    assert_eq!(error.usage.total(), 4);
+}
+
+#[test]
+fn what_is_no_chunk_is_refused() {
+    let mut decoder = Decoder::new("mine".into(), 0);
+    let error = decoder.push("<html>", &mut drop).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Decode);
+}
+
+#[test]
+fn a_document_needs_choices_but_no_finish_reason() {
+    let document = |body: &str| Decoder::new("mine".into(), 0).document(body.as_bytes());
+    let answer = r#"{"choices":[{"message":{"content":"a"},"finish_reason":null}]}"#;
+    assert_eq!(document(answer).unwrap().stop, StopReason::EndTurn);
+    assert_eq!(document(r#"{"choices":[]}"#).unwrap_err().kind, ErrorKind::Decode);
+    assert_eq!(document("[1").unwrap_err().kind, ErrorKind::Decode);
+    let failed = r#"{"error":{"code":402,"message":"no credit"}}"#;
+    assert_eq!(document(failed).unwrap_err().kind, ErrorKind::Quota);
+}

@@ -1,0 +1,307 @@
+//! Messages and requests into bytes.
+
+use std::fmt::{self, Write as _};
+
+use bytes::Bytes;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use super::{Codec, SystemRole};
+use crate::{
+    AssistantMessage, AssistantPart, Media, Message, Part, Stored, StoredKind, ToolCall,
+    ToolResult, ToolSpec, UserMessage,
+};
+
+/// Encodes one message as zero or more items of the `messages` array, joined by commas.
+pub(super) fn message(codec: &Codec, message: &Message) -> Bytes {
+    let mut out = Vec::new();
+    match message {
+        Message::User(user) => write(&mut out, &WirePrompt::of(user)),
+        Message::Assistant(assistant) => write(&mut out, &WireAssistant::of(codec, assistant)),
+        Message::Results(results) => write_results(&mut out, results),
+    }
+    out.into()
+}
+
+/// Encodes the `tools` array.
+pub(super) fn tools(specs: &[ToolSpec]) -> Bytes {
+    let tools: Vec<_> = specs.iter().map(WireTool::of).collect();
+    let mut out = Vec::new();
+    write(&mut out, &tools);
+    out.into()
+}
+
+/// Appends the message that carries the system text.
+pub(super) fn write_system(out: &mut Vec<u8>, role: SystemRole, text: &str) {
+    let role = match role {
+        SystemRole::System => "system",
+        SystemRole::Developer => "developer",
+    };
+    write(out, &WirePrompt { role, content: Content::Text(text) });
+}
+
+/// Appends a value as JSON.
+pub(super) fn write(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+    #[expect(clippy::expect_used, reason = "the types here are plain and a Vec takes all bytes")]
+    serde_json::to_writer(out, value).expect("wire types are valid JSON");
+}
+
+#[derive(Serialize)]
+struct WirePrompt<'a> {
+    role: &'static str,
+    content: Content<'a>,
+}
+
+impl<'a> WirePrompt<'a> {
+    fn of(user: &'a UserMessage) -> Self {
+        let content = match user.content.as_slice() {
+            [] => Content::Text(""),
+            // One text as a plain string: some servers know nothing else.
+            [Part::Text(text)] => Content::Text(text),
+            parts => Content::Parts(parts.iter().map(WirePart::of).collect()),
+        };
+        Self { role: "user", content }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(&'a str),
+    Parts(Vec<WirePart<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum WirePart<'a> {
+    Text { text: Text<'a> },
+    ImageUrl { image_url: ImageUrl<'a> },
+    File { file: File<'a> },
+}
+
+#[derive(Serialize)]
+struct ImageUrl<'a> {
+    url: DataUri<'a>,
+}
+
+#[derive(Serialize)]
+struct File<'a> {
+    filename: &'a str,
+    file_data: DataUri<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Text<'a> {
+    Borrowed(&'a str),
+    Made(String),
+}
+
+impl<'a> WirePart<'a> {
+    fn of(part: &'a Part) -> Self {
+        match part {
+            Part::Text(text) => Self::Text { text: Text::Borrowed(text) },
+            Part::Image(media) => Self::ImageUrl { image_url: ImageUrl { url: DataUri(media) } },
+            Part::Document(media) => {
+                let filename = media.name.as_deref().unwrap_or("document");
+                Self::File { file: File { filename, file_data: DataUri(media) } }
+            }
+            Part::Stored(stored) => Self::made(missing(stored)),
+        }
+    }
+
+    fn made(text: String) -> Self {
+        Self::Text { text: Text::Made(text) }
+    }
+}
+
+/// Media as a data URI, written without an intermediate copy.
+struct DataUri<'a>(&'a Media);
+
+impl fmt::Display for DataUri<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "data:{};base64,{}", self.0.media_type, self.0.data)
+    }
+}
+
+impl Serialize for DataUri<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Stands in for a body that should have been fetched before the request was made.
+fn missing(stored: &Stored) -> String {
+    let kind = match stored.kind {
+        StoredKind::Text => "text",
+        StoredKind::Image => "image",
+        StoredKind::Document => "document",
+    };
+    format!("[{kind} of {} bytes is missing: sha256 {}]", stored.bytes, stored.hash)
+}
+
+#[derive(Serialize)]
+struct WireAssistant<'a> {
+    role: &'static str,
+    content: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    reasoning_details: Vec<&'a RawValue>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<WireCall<'a>>,
+}
+
+impl<'a> WireAssistant<'a> {
+    fn of(codec: &Codec, assistant: &'a AssistantMessage) -> Self {
+        let mut text = String::new();
+        let mut reasoning_content = String::new();
+        let mut reasoning_details = Vec::new();
+        let mut tool_calls = Vec::new();
+        for part in &assistant.content {
+            match part {
+                AssistantPart::Text(more) => text.push_str(more),
+                AssistantPart::Reasoning(reasoning) => {
+                    if codec.dialect.replays_reasoning {
+                        reasoning_content.push_str(&reasoning.text);
+                    }
+                    if let Some(payload) = &reasoning.payload
+                        && *payload.provider == *codec.provider
+                    {
+                        // Anything but an array was made by another wire of this provider.
+                        let items: Vec<&RawValue> = payload.item.read().unwrap_or_default();
+                        reasoning_details.extend(items);
+                    }
+                }
+                AssistantPart::ToolCall(call) => tool_calls.push(WireCall::of(call)),
+                // This wire has no items of its own, so this is another wire's.
+                AssistantPart::Opaque(_) => {}
+            }
+        }
+        let has_text = !text.is_empty() || tool_calls.is_empty();
+        Self {
+            role: "assistant",
+            content: has_text.then_some(text),
+            reasoning_content: (!reasoning_content.is_empty()).then_some(reasoning_content),
+            reasoning_details,
+            tool_calls,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct WireCall<'a> {
+    id: &'a str,
+    r#type: &'static str,
+    function: WireFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct WireFunction<'a> {
+    name: &'a str,
+    arguments: Text<'a>,
+}
+
+impl<'a> WireCall<'a> {
+    fn of(call: &'a ToolCall) -> Self {
+        let function = WireFunction { name: &call.name, arguments: arguments(&call.arguments) };
+        Self { id: call.id.as_str(), r#type: "function", function }
+    }
+}
+
+/// Replays arguments as they are if they are an object.
+///
+/// Many servers parse the arguments of old calls to fill their templates and answer every later
+/// request with an error if one cannot be parsed: one bad call would end the session. So anything
+/// else is wrapped into an object in which the model can still read what it wrote.
+fn arguments(raw: &str) -> Text<'_> {
+    if raw.trim().is_empty() {
+        return Text::Borrowed("{}");
+    }
+    let is_object = raw.trim_start().starts_with('{')
+        && serde_json::from_str::<serde::de::IgnoredAny>(raw).is_ok();
+    if is_object {
+        Text::Borrowed(raw)
+    } else {
+        Text::Made(serde_json::json!({ "invalid_arguments": raw }).to_string())
+    }
+}
+
+#[derive(Serialize)]
+struct WireTool<'a> {
+    r#type: &'static str,
+    function: WireSpec<'a>,
+}
+
+#[derive(Serialize)]
+struct WireSpec<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a crate::RawJson,
+}
+
+impl<'a> WireTool<'a> {
+    fn of(spec: &'a ToolSpec) -> Self {
+        let function =
+            WireSpec { name: &spec.name, description: &spec.description, parameters: &spec.schema };
+        Self { r#type: "function", function }
+    }
+}
+
+#[derive(Serialize)]
+struct WireResult<'a> {
+    role: &'static str,
+    tool_call_id: &'a str,
+    content: &'a str,
+}
+
+/// Writes one `tool` message for each result.
+///
+/// This wire takes only text there, so images and documents follow in one user message after the
+/// last result: between a call and its results nothing else may stand.
+fn write_results(out: &mut Vec<u8>, results: &[ToolResult]) {
+    let mut attached = Vec::new();
+    for result in results {
+        if !out.is_empty() {
+            out.push(b',');
+        }
+        let content = result_text(result, &mut attached);
+        let tool_call_id = result.call.as_str();
+        write(out, &WireResult { role: "tool", tool_call_id, content: &content });
+    }
+    if !attached.is_empty() {
+        out.push(b',');
+        write(out, &WirePrompt { role: "user", content: Content::Parts(attached) });
+    }
+}
+
+/// Returns what the model reads, with media moved to `attached`.
+///
+/// This wire has no flag for a failure, so the text of a failed result begins with `Error`.
+fn result_text<'a>(result: &'a ToolResult, attached: &mut Vec<WirePart<'a>>) -> String {
+    let mut text = String::new();
+    for part in result.content.iter() {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        match part {
+            Part::Text(more) => text.push_str(more),
+            Part::Stored(stored) => text.push_str(&missing(stored)),
+            Part::Image(media) | Part::Document(media) => {
+                let n = attached.len() / 2 + 1;
+                let what = media.name.as_deref().unwrap_or(&media.media_type);
+                let _ = write!(text, "[attachment {n}: {what}, see the next user message]");
+                attached.push(WirePart::made(format!(
+                    "[attachment {n}, from {} ({})]",
+                    result.name, result.call
+                )));
+                attached.push(WirePart::of(part));
+            }
+        }
+    }
+    let says_so = text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("error"));
+    if result.is_error && !says_so {
+        text.insert_str(0, "Error: ");
+    }
+    text
+}

@@ -1,0 +1,379 @@
+//! The transport all wires share: one pool of connections, bounded in time and size.
+
+use std::error::Error;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+use std::{fmt, io};
+
+use bytes::Bytes;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::{Client, NoProxy, Response, Url, redirect};
+use tokio::time::timeout;
+
+use crate::{ErrorKind, ModelError, Secret};
+
+mod retry_after;
+mod tls;
+
+/// How much of the body of an error is read, in bytes.
+const ERROR_BODY_LIMIT: usize = 64 << 10;
+
+/// How long an answer that is one document may be, in bytes.
+const DOCUMENT_LIMIT: usize = 64 << 20;
+
+/// The addresses that never go through a proxy.
+const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
+
+/// A pool of kept connections. Clones share it; one for the whole process is right.
+///
+/// Certificates are loaded when the first `https` address is asked, not before.
+#[derive(Clone)]
+pub struct Transport(Arc<Pools>);
+
+struct Pools {
+    config: Config,
+    proxies: Vec<reqwest::Proxy>,
+    plain: OnceLock<Result<Client, String>>,
+    tls: OnceLock<Result<Client, String>>,
+}
+
+/// How connections are made.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// How long making a connection may take.
+    pub connect_timeout: Duration,
+    /// The proxies to use. Nothing is read from the environment here.
+    pub proxy: Proxy,
+    /// What the client calls itself.
+    pub user_agent: String,
+}
+
+/// The proxies for outgoing requests. Loopback addresses never go through one.
+#[derive(Debug, Clone, Default)]
+pub struct Proxy {
+    /// The address of the proxy for `http` requests; it may hold a password.
+    pub http: Option<Secret>,
+    /// The address of the proxy for `https` requests; it may hold a password.
+    pub https: Option<Secret>,
+    /// Further hosts, domains and networks to reach directly, separated by commas.
+    pub no_proxy: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(30),
+            proxy: Proxy::default(),
+            user_agent: concat!("bowline/", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}
+
+impl Transport {
+    /// Makes a pool. No connection is made before the first request.
+    ///
+    /// # Errors
+    /// If the address of a proxy is none.
+    pub fn new(config: Config) -> Result<Self, ModelError> {
+        let mut proxies = Vec::new();
+        let direct = format!("{LOOPBACK},{}", config.proxy.no_proxy);
+        let mut add = |make: fn(&str) -> reqwest::Result<reqwest::Proxy>, secret: &Secret| {
+            let proxy = make(secret.expose()).map_err(|_| {
+                ModelError::new(ErrorKind::InvalidRequest, "the address of the proxy is no URL")
+            })?;
+            proxies.push(proxy.no_proxy(NoProxy::from_string(&direct)));
+            Ok::<(), ModelError>(())
+        };
+        if let Some(proxy) = &config.proxy.http {
+            add(|url| reqwest::Proxy::http(url), proxy)?;
+        }
+        if let Some(proxy) = &config.proxy.https {
+            add(|url| reqwest::Proxy::https(url), proxy)?;
+        }
+        Ok(Self::with(config, proxies))
+    }
+
+    fn with(config: Config, proxies: Vec<reqwest::Proxy>) -> Self {
+        Self(Arc::new(Pools { config, proxies, plain: OnceLock::new(), tls: OnceLock::new() }))
+    }
+
+    /// Sends `body` as JSON and returns the answer if it is a success.
+    pub(crate) async fn post(
+        &self,
+        endpoint: &Endpoint,
+        body: Vec<u8>,
+    ) -> Result<Answer, ModelError> {
+        let idle_timeout = endpoint.idle_timeout;
+        let request = self
+            .client(&endpoint.url)?
+            .post(endpoint.url.clone())
+            .headers(endpoint.headers.clone())
+            .body(body);
+        let response = timeout(idle_timeout, request.send())
+            .await
+            .map_err(|_| silence(idle_timeout))?
+            .map_err(transport_error)?;
+        let answer = Answer { response, idle_timeout };
+        if answer.response.status().is_success() {
+            Ok(answer)
+        } else {
+            Err(answer.into_error().await)
+        }
+    }
+
+    fn client(&self, url: &Url) -> Result<&Client, ModelError> {
+        // A proxy that itself speaks TLS needs the certificates for plain targets too.
+        let needs_tls = url.scheme() == "https"
+            || self.0.config.proxy.http.as_ref().is_some_and(|url| {
+                url.expose().get(..6).is_some_and(|start| start.eq_ignore_ascii_case("https:"))
+            });
+        let client = if needs_tls {
+            self.0.tls.get_or_init(|| self.0.build(tls::trusting_the_machine()))
+        } else {
+            self.0.plain.get_or_init(|| self.0.build(tls::trusting_nobody()))
+        };
+        client.as_ref().map_err(|error| ModelError::new(ErrorKind::InvalidRequest, error))
+    }
+}
+
+impl Default for Transport {
+    fn default() -> Self {
+        Self::with(Config::default(), Vec::new())
+    }
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Transport").field(&self.0.config).finish()
+    }
+}
+
+impl Pools {
+    fn build(&self, tls: Result<rustls::ClientConfig, rustls::Error>) -> Result<Client, String> {
+        let tls = tls.map_err(|error| format!("cannot set up TLS: {error}"))?;
+        let mut builder = Client::builder()
+            .tls_backend_preconfigured(tls)
+            .user_agent(&self.config.user_agent)
+            .connect_timeout(self.config.connect_timeout)
+            .tcp_nodelay(true)
+            .redirect(redirect::Policy::custom(follow_same_origin))
+            .no_proxy();
+        for proxy in &self.proxies {
+            builder = builder.proxy(proxy.clone());
+        }
+        builder.build().map_err(|error| format!("cannot set up HTTP: {error}"))
+    }
+}
+
+/// Stays with the server that was asked, since the key in the headers is for nobody else, and
+/// follows only where the request stays a POST.
+fn follow_same_origin(attempt: redirect::Attempt) -> redirect::Action {
+    let is_same =
+        attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
+    let is_post = matches!(attempt.status().as_u16(), 307 | 308);
+    if is_same && is_post && attempt.previous().len() <= 3 {
+        attempt.follow()
+    } else {
+        attempt.stop()
+    }
+}
+
+/// Where requests of one model go, and what always goes with them.
+#[derive(Debug, Clone)]
+pub(crate) struct Endpoint {
+    url: Url,
+    headers: HeaderMap,
+    idle_timeout: Duration,
+}
+
+impl Endpoint {
+    /// Makes an endpoint of a base address and a path below it.
+    pub(crate) fn new(
+        base_url: &str,
+        path: &str,
+        idle_timeout: Duration,
+    ) -> Result<Self, ModelError> {
+        let invalid = |why: &str| {
+            let message = format!("base_url {base_url:?} {why}");
+            ModelError::new(ErrorKind::InvalidRequest, message)
+        };
+        let mut url: Url = base_url.parse().map_err(|_| invalid("is no URL"))?;
+        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+            return Err(invalid("is no http or https address"));
+        }
+        // Setting the path keeps a query such as Azure's `api-version`.
+        let full = format!("{}/{path}", url.path().trim_end_matches('/'));
+        url.set_path(&full);
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Ok(Self { url, headers, idle_timeout })
+    }
+
+    /// Adds a header, in place of one of the same name; a secret one is never logged.
+    pub(crate) fn header(
+        &mut self,
+        name: &str,
+        value: &str,
+        is_secret: bool,
+    ) -> Result<(), ModelError> {
+        let invalid = |what: &str| {
+            let message = format!("header {name:?}: {what} has characters that are not allowed");
+            ModelError::new(ErrorKind::InvalidRequest, message)
+        };
+        let key = HeaderName::try_from(name).map_err(|_| invalid("the name"))?;
+        let mut value = HeaderValue::try_from(value).map_err(|_| invalid("the value"))?;
+        value.set_sensitive(is_secret);
+        self.headers.insert(key, value);
+        Ok(())
+    }
+
+    pub(crate) fn host(&self) -> &str {
+        self.url.host_str().unwrap_or_default()
+    }
+}
+
+/// The answer to a request, of which the body is still to come.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    response: Response,
+    idle_timeout: Duration,
+}
+
+impl Answer {
+    /// Tells whether the answer is one JSON document although a stream was asked for.
+    pub(crate) fn is_json(&self) -> bool {
+        let content_type = self.response.headers().get(CONTENT_TYPE);
+        content_type
+            .and_then(|value| value.to_str().ok())
+            .is_some_and(|value| value.trim_start().starts_with("application/json"))
+    }
+
+    /// Returns the next bytes of the body, or `None` at its proper end.
+    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, ModelError> {
+        match timeout(self.idle_timeout, self.response.chunk()).await {
+            Ok(Ok(chunk)) => Ok(chunk),
+            Ok(Err(error)) => Err(ModelError::new(ErrorKind::Incomplete, causes(error))),
+            Err(_) => Err(silence(self.idle_timeout)),
+        }
+    }
+
+    /// Reads the whole body.
+    pub(crate) async fn document(mut self) -> Result<Vec<u8>, ModelError> {
+        let mut body = Vec::new();
+        while let Some(chunk) = self.chunk().await? {
+            body.extend_from_slice(&chunk);
+            if body.len() > DOCUMENT_LIMIT {
+                let message = format!("answer longer than {DOCUMENT_LIMIT} bytes");
+                return Err(ModelError::new(ErrorKind::Decode, message));
+            }
+        }
+        Ok(body)
+    }
+
+    async fn into_error(mut self) -> ModelError {
+        let status = self.response.status();
+        let headers = self.response.headers();
+        let retry_after = retry_after::retry_after(headers, SystemTime::now());
+        let location = headers.get(LOCATION).and_then(|to| to.to_str().ok()).map(str::to_owned);
+        let mut body = Vec::new();
+        // The status says enough if the body breaks off.
+        while body.len() < ERROR_BODY_LIMIT
+            && let Ok(Some(chunk)) = self.chunk().await
+        {
+            body.extend_from_slice(&chunk);
+        }
+        body.truncate(ERROR_BODY_LIMIT);
+        let mut error = ModelError::from_answer(status.as_u16(), &body);
+        error.retry_after = retry_after;
+        if let Some(location) = location.filter(|_| status.is_redirection()) {
+            error.message = format!("the address redirects to {location}, which is not followed");
+        }
+        if error.message.is_empty() {
+            error.message = status.canonical_reason().unwrap_or_default().to_owned();
+        }
+        error
+    }
+}
+
+fn silence(limit: Duration) -> ModelError {
+    ModelError::new(ErrorKind::Timeout, format!("nothing came for {limit:?}"))
+}
+
+fn transport_error(error: reqwest::Error) -> ModelError {
+    let kind = if error.is_timeout() {
+        ErrorKind::Timeout
+    } else if error.is_builder() || is_bad_certificate(&error) {
+        // Trying again would fail the same way.
+        ErrorKind::InvalidRequest
+    } else {
+        ErrorKind::Transport
+    };
+    ModelError::new(kind, causes(error))
+}
+
+fn is_bad_certificate(error: &reqwest::Error) -> bool {
+    let mut cause: &(dyn Error + 'static) = error;
+    loop {
+        if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
+            return matches!(tls, rustls::Error::InvalidCertificate(_));
+        }
+        // An `io::Error` does not name what it wraps as its source.
+        let next = match cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner as &(dyn Error + 'static)),
+            None => cause.source(),
+        };
+        let Some(next) = next else { return false };
+        cause = next;
+    }
+}
+
+/// Writes what lies below an error; the address is left out, since a query may hold a key.
+fn causes(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut texts: Vec<String> = Vec::new();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        // The layers between only repeat that a request failed, or what is below them.
+        texts.retain(|above| !above.starts_with("client error") && !above.contains(&text));
+        texts.push(text);
+        source = cause.source();
+    }
+    if texts.is_empty() { error.to_string() } else { texts.join(": ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_is_put_below_the_base_address() {
+        let url = |base| {
+            Endpoint::new(base, "chat/completions", Duration::ZERO).map(|e| e.url.to_string())
+        };
+        assert_eq!(url("http://a:1/v1").unwrap(), "http://a:1/v1/chat/completions");
+        assert_eq!(url("http://a/v1/").unwrap(), "http://a/v1/chat/completions");
+        assert_eq!(url("http://a").unwrap(), "http://a/chat/completions");
+        assert_eq!(url("https://a/o?v=1").unwrap(), "https://a/o/chat/completions?v=1");
+        assert!(url("a/v1").is_err());
+        assert!(url("ftp://a").is_err());
+    }
+
+    #[test]
+    fn plain_http_loads_no_certificates() {
+        let transport = Transport::default();
+        transport.client(&"http://127.0.0.1/".parse().unwrap()).unwrap();
+        assert!(transport.0.plain.get().is_some());
+        assert!(transport.0.tls.get().is_none());
+    }
+
+    #[test]
+    fn a_proxy_that_is_no_address_is_refused_without_showing_it() {
+        let proxy = Proxy { http: Some("http://user:pa ss@[".into()), ..Proxy::default() };
+        let config = Config { proxy, ..Config::default() };
+        assert!(!format!("{config:?}").contains("pa ss"));
+        let error = Transport::new(config).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::InvalidRequest);
+        assert!(!error.message.contains("pa ss"));
+    }
+}

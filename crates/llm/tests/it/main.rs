@@ -1,0 +1,14 @@
+//! The crate through its doors: recorded traffic, requests, a server on loopback, retries.
+
+#[cfg(test)]
+mod exchange;
+#[cfg(test)]
+mod loopback;
+#[cfg(test)]
+mod recorded;
+#[cfg(test)]
+mod requests;
+#[cfg(test)]
+mod retry;
+#[cfg(test)]
+mod scripted;
