@@ -22,6 +22,11 @@ use crate::tool::Toolbox;
 use crate::turn;
 
 /// Makes agents: the same function can work as a root agent or as a sub-agent.
+#[expect(
+    clippy::new_ret_no_self,
+    clippy::wrong_self_convention,
+    reason = "the name is seed 003's, and the trait stands for the constructor"
+)]
 #[async_trait::async_trait]
 pub trait AgentCreator: Send + Sync {
     /// Makes an agent with a model, a system text and tools.
@@ -182,7 +187,9 @@ impl Children {
     pub(crate) fn is_busy(&self) -> bool {
         let Some(scope) = &self.scope else { return false };
         let open = scope.lock();
-        open.iter().flat_map(|open| open.live.values()).any(|(child, _)| child.status() != Phase::Idle)
+        open.iter()
+            .flat_map(|open| open.live.values())
+            .any(|(child, _)| child.status() != Phase::Idle)
     }
 
     /// Ends the scope: cancels all sub-agents, waits until they are down, and makes no more.

@@ -15,7 +15,7 @@ use crate::op::{CancelReason, Op};
 use crate::tool::Waked;
 
 use context::Context;
-pub(crate) use context::{hash_text, hash_tools};
+pub(crate) use context::{hash_text, hash_tools, is_stored};
 pub use totals::Totals;
 
 /// The fold of one agent's log: the view that a model gets, what is open, and what it has cost.
@@ -65,8 +65,6 @@ pub struct OpenRun {
     pub denials: Vec<CallId>,
     /// How often in a row the model was asked to go on with a cut answer.
     pub continued: u32,
-    /// How many messages there were before it.
-    pub(crate) from: usize,
     /// The operation that started it.
     pub(crate) prompt: Option<OpId>,
 }

@@ -482,6 +482,19 @@ pub enum Ending {
     NeedsApproval,
 }
 
+impl Ending {
+    /// Returns the word for it in events: `done`, `error`, `canceled`, `limit`, `needs_approval`.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed(_) => "error",
+            Self::Canceled(_) => "canceled",
+            Self::Limit(_) => "limit",
+            Self::NeedsApproval => "needs_approval",
+        }
+    }
+}
+
 /// Why a run failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]

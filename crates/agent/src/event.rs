@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize};
 
 use bowline_llm::{CallId, MessageRef, Part, StopReason, Usage};
@@ -80,7 +81,10 @@ pub enum EventBody {
     /// A sub-agent is done: the call that made it is about to end.
     AgentEnd {
         /// How its last run ended; `None` if it was stopped before one ended.
+        #[serde(serialize_with = "outcome_name")]
         outcome: Option<Ending>,
+        /// What it has spent in its life, its own sub-agents and tools included.
+        usage: Usage,
     },
     /// A run begins.
     RunStart {
@@ -88,14 +92,14 @@ pub enum EventBody {
         model: String,
     },
     /// A model call begins.
-    TurnStart,
+    TurnStart {},
     /// More text of the reply.
     TextDelta {
         /// The text.
         text: String,
     },
     /// All deltas of this turn so far are void.
-    TextReset,
+    TextReset {},
     /// A whole text of the reply.
     Text {
         /// The text.
@@ -252,16 +256,7 @@ pub enum EventBody {
         missed: u64,
     },
     /// A run is over. No event of the run follows.
-    RunEnd {
-        /// How it ended.
-        outcome: Ending,
-        /// What it has spent, its sub-agents and tools included.
-        spent: Spent,
-        /// Operations that were accepted but not delivered.
-        undelivered: Vec<OpId>,
-        /// Calls that were denied.
-        denials: Vec<CallId>,
-    },
+    RunEnd(RunEnd),
     /// There is no run, because the prompt was refused.
     Rejected {
         /// Why.
@@ -273,6 +268,48 @@ pub enum EventBody {
         /// Why.
         error: String,
     },
+}
+
+/// How a run ended, as it is told.
+///
+/// In JSON: `outcome` (`done`, `error`, `canceled`, `limit`, `needs_approval`), for these `error`
+/// `{kind, message}`, `reason` or `limit`, then `usage`, `cost_usd` (null if a price is unknown),
+/// `undelivered`, `denials`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunEnd {
+    /// How it ended.
+    pub outcome: Ending,
+    /// What it has spent, its sub-agents and tools included.
+    pub spent: Spent,
+    /// Operations that were accepted but not delivered.
+    pub undelivered: Vec<OpId>,
+    /// Calls that were denied.
+    pub denials: Vec<CallId>,
+}
+
+impl Serialize for RunEnd {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut end = serializer.serialize_struct("RunEnd", 6)?;
+        end.serialize_field("outcome", self.outcome.as_str())?;
+        match &self.outcome {
+            Ending::Failed(error) => end.serialize_field("error", error)?,
+            Ending::Canceled(reason) => end.serialize_field("reason", reason)?,
+            Ending::Limit(limit) => end.serialize_field("limit", limit)?,
+            Ending::Done | Ending::NeedsApproval => {}
+        }
+        end.serialize_field("usage", &self.spent.usage)?;
+        end.serialize_field("cost_usd", &self.spent.cost())?;
+        end.serialize_field("undelivered", &self.undelivered)?;
+        end.serialize_field("denials", &self.denials)?;
+        end.end()
+    }
+}
+
+fn outcome_name<S: serde::Serializer>(
+    outcome: &Option<Ending>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    outcome.as_ref().map(Ending::as_str).serialize(serializer)
 }
 
 /// What an agent is doing.
@@ -294,7 +331,7 @@ pub enum Phase {
 impl EventBody {
     /// Tells whether the event ends its run's stream.
     pub fn is_terminal(&self) -> bool {
-        matches!(self, Self::RunEnd { .. } | Self::RunLost { .. } | Self::Rejected { .. })
+        matches!(self, Self::RunEnd(_) | Self::RunLost { .. } | Self::Rejected { .. })
     }
 }
 

@@ -48,8 +48,7 @@ pub(crate) fn copy_agent(
 ) -> Result<Copy, AgentError> {
     let (kinds, entry) = copy(entries.iter().map(|(_, entry)| entry), None)?;
     let pos = entries.last().map(|(pos, _)| *pos).unwrap_or_default();
-    let origin =
-        Origin { session, agent, entry, pos, hash: None, entries: kinds.len() as u64 };
+    let origin = Origin { session, agent, entry, pos, hash: None, entries: kinds.len() as u64 };
     Ok(Copy { origin, kinds, bodies: HashSet::new(), source })
 }
 

@@ -75,13 +75,8 @@ impl Hub {
             projection.apply(*pos, entry);
             ledger.apply(entry);
         }
-        let inner = Inner {
-            projection,
-            ledger,
-            listeners: Vec::new(),
-            next: tip,
-            parked: BTreeMap::new(),
-        };
+        let inner =
+            Inner { projection, ledger, listeners: Vec::new(), next: tip, parked: BTreeMap::new() };
         Self { session, inner: Mutex::new(inner) }
     }
 
@@ -135,7 +130,7 @@ impl Hub {
     /// Announces a model call.
     pub(crate) fn begin_turn(&self, meta: &Arc<AgentMeta>, ts: Timestamp) {
         self.lock().projection.begin_turn(meta.id);
-        self.live(meta, ts, EventBody::TurnStart.into());
+        self.live(meta, ts, EventBody::TurnStart {}.into());
     }
 
     /// Returns a stream that loses nothing: the events of an agent and those below it, up to the
@@ -167,11 +162,6 @@ impl Hub {
     /// Returns what an agent's latest run has spent, with all agents below it.
     pub(crate) fn run(&self, agent: AgentId) -> Spent {
         self.lock().ledger.run(agent)
-    }
-
-    /// Returns how an agent is presented, if it is in the log.
-    pub(crate) fn meta(&self, agent: AgentId) -> Option<Arc<AgentMeta>> {
-        self.lock().projection.meta(agent)
     }
 
     /// Returns how many agents were made from a configuration.

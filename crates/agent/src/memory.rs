@@ -109,7 +109,11 @@ impl SessionLog for Held {
 
     async fn read(&self, from: Pos) -> Result<Vec<(Pos, Entry)>, JournalError> {
         let state = lock(&self.session.state);
-        Ok((0..).map(Pos).zip(state.entries.iter().cloned()).skip_while(|(pos, _)| *pos < from).collect())
+        Ok((0..)
+            .map(Pos)
+            .zip(state.entries.iter().cloned())
+            .skip_while(|(pos, _)| *pos < from)
+            .collect())
     }
 
     fn tip(&self) -> (Pos, Option<String>) {
@@ -220,7 +224,7 @@ impl Inbox for Nowhere {
     }
 
     async fn changed(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -86,7 +86,7 @@ pub fn open_calls(conversation: &Conversation) -> Option<NextStep> {
         .iter()
         .filter_map(|call| match &call.state {
             CallState::Waiting(wake) => Some((call.id().clone(), wake.clone())),
-            CallState::New | CallState::Started | CallState::Woken(_) => None,
+            CallState::New | CallState::Started | CallState::Woken(_) | CallState::Ended(_) => None,
         })
         .collect();
     (!waits.is_empty()).then_some(NextStep::Wait(waits))

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bowline_llm::{AssistantPart, CallId, Message, MessageRef, ToolResult};
+use bowline_llm::{AssistantPart, CallId, Message, MessageRef, ToolResult, Usage};
 
 use crate::entry::{
     AssistantSaid, CallEnded, CallStarted, CallStatus, CallWaiting, Created, Ending, Entry,
     EntryKind, RunEnded, UserSaid, Via, Wake,
 };
-use crate::event::{AgentMeta, Event, EventBody};
+use crate::event::{AgentMeta, Event, EventBody, RunEnd};
 use crate::id::{AgentId, OpId, RunId, SessionId};
 use crate::journal::Pos;
 use crate::op::{Op, OpKind};
@@ -30,6 +30,7 @@ struct Agent {
     turn: u32,
     has_run: bool,
     outcome: Option<Ending>,
+    usage: Usage,
     window: Option<u64>,
     batch: Vec<(CallId, String, Option<CallEnded>)>,
     queued: Vec<OpId>,
@@ -106,8 +107,8 @@ impl Projection {
         agent.copies = agent.copies.saturating_sub(1);
         let before = agent.before(&entry.kind, live);
         let mut sheet = Sheet { session: self.session, agent, entry, pos, events: Vec::new() };
-        for (meta, outcome) in ended {
-            sheet.push(None, EventBody::AgentEnd { outcome });
+        for (meta, outcome, usage) in ended {
+            sheet.push(None, EventBody::AgentEnd { outcome, usage });
             if let Some(event) = sheet.events.last_mut() {
                 event.agent = meta;
                 event.call_id = None;
@@ -123,7 +124,9 @@ impl Projection {
         let ancestors = created.parent.as_ref().map_or_else(Vec::new, |parent| {
             let above = self.agents.get(&parent.agent).map(|above| Arc::clone(&above.meta));
             let above = above.map(|meta| Arc::clone(&meta.ancestors));
-            std::iter::once(parent.agent).chain(above.iter().flat_map(|above| above.iter().copied())).collect()
+            std::iter::once(parent.agent)
+                .chain(above.iter().flat_map(|above| above.iter().copied()))
+                .collect()
         });
         let meta = Arc::new(AgentMeta {
             id,
@@ -145,6 +148,7 @@ impl Projection {
                 turn: 0,
                 has_run: false,
                 outcome: None,
+                usage: Usage::default(),
                 window: None,
                 batch: Vec::new(),
                 queued: Vec::new(),
@@ -158,7 +162,7 @@ impl Projection {
         &self,
         parent: AgentId,
         call: &CallId,
-    ) -> Vec<(Arc<AgentMeta>, Option<Ending>)> {
+    ) -> Vec<(Arc<AgentMeta>, Option<Ending>, Usage)> {
         let mut ended: Vec<_> = self
             .agents
             .values()
@@ -166,9 +170,9 @@ impl Projection {
             .filter(|child| {
                 child.parent.as_ref().is_some_and(|(agent, by)| *agent == parent && by == call)
             })
-            .map(|child| (Arc::clone(&child.meta), child.outcome.clone()))
+            .map(|child| (Arc::clone(&child.meta), child.outcome.clone(), child.usage))
             .collect();
-        ended.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+        ended.sort_by(|(a, ..), (b, ..)| a.name.cmp(&b.name));
         ended
     }
 }
@@ -197,7 +201,8 @@ impl Agent {
                 }
                 if said.broken.is_none() {
                     let calls = said.message.tool_calls();
-                    self.batch = calls.map(|call| (call.id.clone(), call.name.clone(), None)).collect();
+                    self.batch =
+                        calls.map(|call| (call.id.clone(), call.name.clone(), None)).collect();
                 }
             }
             EntryKind::Posted(op) => self.queued.push(op.id),
@@ -206,7 +211,8 @@ impl Agent {
                 self.queued.retain(|queued| queued != op);
             }
             EntryKind::CallEnded(ended) => {
-                if let Some((_, _, slot)) = self.batch.iter_mut().find(|(id, ..)| *id == ended.call) {
+                if let Some((_, _, slot)) = self.batch.iter_mut().find(|(id, ..)| *id == ended.call)
+                {
                     slot.get_or_insert_with(|| ended.clone());
                 }
                 if self.batch.iter().all(|(_, _, ended)| ended.is_some()) {
@@ -222,6 +228,7 @@ impl Agent {
         if let EntryKind::RunEnded(ended) = kind {
             self.run = None;
             self.outcome = Some(ended.outcome.clone());
+            self.usage += ended.spent.usage;
         }
     }
 
@@ -327,7 +334,7 @@ impl Sheet<'_> {
 
     fn assistant(&mut self, said: &AssistantSaid, live: bool) {
         if !live {
-            self.push(None, EventBody::TurnStart);
+            self.push(None, EventBody::TurnStart {});
         }
         self.parts(said);
         if said.broken.is_none() && !said.message.content.is_empty() {
@@ -397,11 +404,7 @@ impl Sheet<'_> {
         self.push(Some(&waiting.call), body);
     }
 
-    fn call_ended(
-        &mut self,
-        ended: &CallEnded,
-        batch: Vec<(CallId, String, Option<CallEnded>)>,
-    ) {
+    fn call_ended(&mut self, ended: &CallEnded, batch: Vec<(CallId, String, Option<CallEnded>)>) {
         let name = self.agent.tool(&ended.call, &batch);
         let body = EventBody::ToolEnd {
             name,
@@ -424,13 +427,13 @@ impl Sheet<'_> {
     }
 
     fn run_ended(&mut self, ended: &RunEnded) {
-        let body = EventBody::RunEnd {
+        let end = RunEnd {
             outcome: ended.outcome.clone(),
             spent: ended.spent,
             undelivered: ended.undelivered.clone(),
             denials: ended.denials.clone(),
         };
-        self.push(None, body);
+        self.push(None, EventBody::RunEnd(end));
     }
 }
 

@@ -176,7 +176,9 @@ impl IntoFuture for Run {
             drop(seat.events);
             let mut outcome = seat.outcome;
             let result = (&mut outcome).await.unwrap_or_else(|_| Err(self.handle.gone()));
+            // It is over: there is nothing left to cancel.
             self.cancel_on_drop = false;
+            drop(self);
             result
         })
     }
@@ -244,12 +246,12 @@ pub async fn collect_final_text(
             continue;
         }
         match &event.body {
-            EventBody::TurnStart => answer = None,
+            EventBody::TurnStart {} => answer = None,
             EventBody::Text { text, finalizing: true } => answer = Some(text.clone()),
-            EventBody::RunEnd { outcome: Ending::Done, .. } => {
+            EventBody::RunEnd(end) if end.outcome == Ending::Done => {
                 return answer.ok_or(RunFailure::NoAnswer);
             }
-            EventBody::RunEnd { outcome, .. } => return Err(RunFailure::of(outcome.clone())),
+            EventBody::RunEnd(end) => return Err(RunFailure::of(end.outcome.clone())),
             EventBody::RunLost { error } | EventBody::Rejected { error } => {
                 return Err(RunFailure::Rejected(error.clone()));
             }

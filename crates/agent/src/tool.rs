@@ -18,8 +18,8 @@ use bowline_llm::{Part, RawJson, ToolSpec};
 use crate::entry::Wake;
 
 pub use access::{Access, PathSet};
-pub use context::{ToolContext, Waked};
 pub(crate) use context::{CallScope, ScopeMessage};
+pub use context::{ToolContext, Waked};
 pub use function::{FunctionTool, tool_fn};
 pub use toolbox::{Scope, Toolbox, ToolboxError};
 
@@ -200,9 +200,10 @@ pub fn input_schema<T: JsonSchema>() -> (Option<String>, RawJson) {
     settings.inline_subschemas = true;
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
     schema.remove("title");
-    let described = schema
-        .remove("description")
-        .and_then(|text| text.as_str().map(|text| text.replace("\n\n", "\u{0}").replace('\n', " ").replace('\u{0}', "\n")));
+    let described = schema.remove("description").and_then(|text| {
+        text.as_str()
+            .map(|text| text.replace("\n\n", "\u{0}").replace('\n', " ").replace('\u{0}', "\n"))
+    });
     strip(schema.ensure_object());
     let schema = RawJson::of(&schema).unwrap_or_else(|_| empty_schema());
     (described, schema)

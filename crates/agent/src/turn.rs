@@ -351,10 +351,6 @@ impl Turn {
         self.conversation.run().is_some()
     }
 
-    pub(crate) fn conversation(&self) -> &Conversation {
-        &self.conversation
-    }
-
     /// Returns when the run's time is up.
     fn deadline(&self) -> Option<Instant> {
         let run = self.conversation.run()?;
@@ -378,16 +374,19 @@ fn look(conversation: &Conversation, agent: &Agent, phase: Phase) -> State {
     State {
         phase,
         run: conversation.run().map(|run| run.id),
-        pending_calls: conversation.open_calls().into_iter().map(|call| call.id().clone()).collect(),
+        pending_calls: conversation
+            .open_calls()
+            .into_iter()
+            .map(|call| call.id().clone())
+            .collect(),
         waiting_calls: conversation
             .open_calls()
             .into_iter()
             .filter_map(|call| match &call.state {
                 CallState::Waiting(wake) => Some((call.id().clone(), wake.clone())),
-                CallState::New
-                | CallState::Started
-                | CallState::Woken(_)
-                | CallState::Ended(_) => None,
+                CallState::New | CallState::Started | CallState::Woken(_) | CallState::Ended(_) => {
+                    None
+                }
             })
             .collect(),
         snapshot: conversation.snapshot(),

@@ -331,6 +331,12 @@ impl Deref for MessageRef {
     }
 }
 
+impl Serialize for MessageRef {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.value.serialize(serializer)
+    }
+}
+
 impl fmt::Debug for MessageRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0.value, f)

@@ -154,8 +154,7 @@ impl Context {
 
     /// Returns how a run ends that settles now.
     pub(super) fn ending(&self) -> Ending {
-        let failed =
-            |kind, message: String| Ending::Failed(RunError { kind, message });
+        let failed = |kind, message: String| Ending::Failed(RunError { kind, message });
         match &self.stop {
             None => Ending::Done,
             Some((_, Some(Broken::Stopped))) => Ending::Canceled(CancelReason::User),
@@ -175,10 +174,9 @@ impl Context {
                 failed(RunErrorKind::Stop, "the model refused to answer".to_owned())
             }
             Some((StopReason::Canceled, None)) => Ending::Canceled(CancelReason::Provider),
-            Some((StopReason::Error, None)) => failed(
-                RunErrorKind::Stop,
-                "the provider ended the reply with an error".to_owned(),
-            ),
+            Some((StopReason::Error, None)) => {
+                failed(RunErrorKind::Stop, "the provider ended the reply with an error".to_owned())
+            }
             Some((StopReason::Other(reason), None)) => {
                 failed(RunErrorKind::Stop, format!("unsupported stop reason {reason:?}"))
             }
@@ -226,7 +224,6 @@ impl Context {
             pending: Vec::new(),
             denials: Vec::new(),
             continued: 0,
-            from: self.messages.len(),
             prompt: None,
         });
     }
@@ -300,7 +297,8 @@ impl Context {
         self.calls.extend(said.message.tool_calls().map(|call| call.id.clone()));
         let cut = said.stop == StopReason::MaxTokens;
         let may_go_on = self.run.as_ref().is_some_and(|run| run.continued == 0);
-        self.last = if cut && self.batch.is_empty() && may_go_on { Last::Cut } else { Last::Answer };
+        self.last =
+            if cut && self.batch.is_empty() && may_go_on { Last::Cut } else { Last::Answer };
     }
 
     /// Keeps the text of a reply that broke off, and says so to the model.
@@ -337,10 +335,9 @@ impl Context {
                 content: ended.content,
                 is_error: ended.status.is_error(),
             }),
-            CallState::New
-            | CallState::Started
-            | CallState::Waiting(_)
-            | CallState::Woken(_) => None,
+            CallState::New | CallState::Started | CallState::Waiting(_) | CallState::Woken(_) => {
+                None
+            }
         });
         self.messages.push_back_mut(MessageRef::from(Message::Results(results.collect())));
         self.last = Last::Results;
@@ -353,14 +350,16 @@ impl Context {
 
     /// The first wake counts; a later one finds the call no longer waiting.
     fn wake(&mut self, call: &CallId, waked: Waked) {
-        let waits = self.call_mut(call).is_some_and(|call| match (&call.state, &waked) {
-            (CallState::Waiting(Wake::Decision { .. }), Waked::Decided(_))
-            | (CallState::Waiting(Wake::Answer { .. }), Waked::Answered(_))
-            | (CallState::Waiting(Wake::Agent(_) | Wake::Job(_) | Wake::At(_)), Waked::Happened) => {
-                true
-            }
-            (_, Waked::Decided(_) | Waked::Answered(_) | Waked::Happened) => false,
-        });
+        let waits =
+            self.call_mut(call).is_some_and(|call| match (&call.state, &waked) {
+                (CallState::Waiting(Wake::Decision { .. }), Waked::Decided(_))
+                | (CallState::Waiting(Wake::Answer { .. }), Waked::Answered(_))
+                | (
+                    CallState::Waiting(Wake::Agent(_) | Wake::Job(_) | Wake::At(_)),
+                    Waked::Happened,
+                ) => true,
+                (_, Waked::Decided(_) | Waked::Answered(_) | Waked::Happened) => false,
+            });
         if waits {
             self.set_state(call, CallState::Woken(waked));
         }

@@ -86,7 +86,10 @@ impl ToolContext {
     pub fn recorded(&self, name: &str) -> Vec<RawJson> {
         let before = self.scope.recorded.iter().filter(|(known, _)| **known == *name);
         let own = self.scope.lock();
-        before.chain(own.iter().filter(|(known, _)| **known == *name)).map(|(_, data)| data.clone()).collect()
+        before
+            .chain(own.iter().filter(|(known, _)| **known == *name))
+            .map(|(_, data)| data.clone())
+            .collect()
     }
 
     /// Returns the folder for what tools keep of this session.

@@ -1,7 +1,9 @@
 //! Taking what comes from outside: commands and operations.
 
 use crate::agent::Busy;
-use crate::entry::{Answered, Canceled, Custom, Decided, EntryKind, Head, UserSaid, Via, Wake, Woken};
+use crate::entry::{
+    Answered, Canceled, Custom, Decided, EntryKind, Head, UserSaid, Via, Wake, Woken,
+};
 use crate::error::AgentError;
 use crate::event::EventBody;
 use crate::id::{EntryId, OpId, RunId};

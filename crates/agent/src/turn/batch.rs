@@ -123,20 +123,23 @@ impl Batch {
         self.say.clone()
     }
 
-    /// Tells whether a call may start beside those in flight, those about to start and those that
-    /// come before it and cannot start yet.
-    pub(super) fn has_room(&self, access: &Access, starting: &[&Access], ahead: &[&Access]) -> bool {
-        let in_flight = self.running.len() + starting.len();
+    /// Tells whether a call may start beside those in flight, the `starting` ones that are about to,
+    /// and the `others`: these, and those that come before it and cannot start yet.
+    pub(super) fn has_room<'a>(
+        &self,
+        access: &Access,
+        starting: usize,
+        mut others: impl Iterator<Item = &'a Access>,
+    ) -> bool {
+        let in_flight = self.running.len() + starting;
         match self.execution {
-            ToolExecution::Sequential => in_flight == 0 && ahead.is_empty(),
+            ToolExecution::Sequential => in_flight == 0 && others.next().is_none(),
             ToolExecution::Parallel { max } => in_flight < max.max(1),
             ToolExecution::Auto => {
-                let running = self.running.values().map(|running| &running.access);
+                let mut running = self.running.values().map(|running| &running.access);
                 in_flight < AT_ONCE
-                    && running
-                        .chain(starting.iter().copied())
-                        .chain(ahead.iter().copied())
-                        .all(|other| !access.conflicts_with(other))
+                    && running.all(|other| !access.conflicts_with(other))
+                    && others.all(|other| !access.conflicts_with(other))
             }
         }
     }

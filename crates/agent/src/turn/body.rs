@@ -50,7 +50,8 @@ fn is_large(part: &Part) -> bool {
 async fn store(parts: &[Part], blobs: &dyn Blobs) -> Result<Vec<Part>, JournalError> {
     let mut stored = Vec::with_capacity(parts.len());
     for part in parts {
-        let media = |kind, media: &Media| (kind, Some(media.media_type.clone()), media.name.clone());
+        let media =
+            |kind, media: &Media| (kind, Some(media.media_type.clone()), media.name.clone());
         let (body, (kind, media_type, name)) = match part {
             part if !is_large(part) => {
                 stored.push(part.clone());

@@ -7,8 +7,8 @@ use futures::StreamExt;
 use tokio::time::Instant;
 
 use bowline_llm::{
-    AssistantMessage, ErrorKind, ModelError, ModelStream, Request, Response, StopReason,
-    StreamEvent, Usage,
+    AssistantMessage, AssistantPart, ErrorKind, ModelError, ModelStream, Request, Response,
+    StopReason, StreamEvent, Usage,
 };
 
 use crate::conversation::Last;
@@ -57,7 +57,7 @@ impl Turn {
         let end = self.listen(stream, &mut draft).await?;
         let active = began.elapsed();
         let out_of_time = matches!(end, End::OutOfTime);
-        let said = self.said(purpose, end, draft);
+        let said = self.said(purpose, end, draft.text);
         self.commit_after(vec![EntryKind::Assistant(said)], Some(active)).await?;
         if out_of_time { self.hit(LimitKind::RunTime).await } else { Ok(()) }
     }
@@ -119,7 +119,10 @@ impl Turn {
             }
             StreamEvent::Restarted { attempt, .. } => {
                 if draft.deltas > 0 {
-                    self.say(Live { attempt: Some(draft.attempt), ..EventBody::TextReset.into() });
+                    self.say(Live {
+                        attempt: Some(draft.attempt),
+                        ..EventBody::TextReset {}.into()
+                    });
                 }
                 *draft = Draft { attempt, ..Draft::default() };
                 self.enter(Phase::Model);
@@ -134,7 +137,7 @@ impl Turn {
     }
 
     /// Makes of a model call what the log keeps of it.
-    fn said(&self, purpose: Purpose, end: End, draft: Draft) -> AssistantSaid {
+    fn said(&self, purpose: Purpose, end: End, draft: String) -> AssistantSaid {
         let info = self.agent.model.info();
         let said = AssistantSaid {
             message: Arc::default(),
@@ -147,14 +150,10 @@ impl Turn {
             price: info.price,
             broken: None,
         };
-        let broken = |stop, broken| AssistantSaid {
-            message: Arc::new(match draft.text.is_empty() {
-                true => AssistantMessage::default(),
-                false => AssistantMessage::text(draft.text.clone()),
-            }),
-            stop,
-            broken: Some(broken),
-            ..said.clone()
+        let broken = |stop, broken| {
+            let content = Some(draft).filter(|text| !text.is_empty()).map(AssistantPart::Text);
+            let message = Arc::new(AssistantMessage { content: content.into_iter().collect() });
+            AssistantSaid { message, stop, broken: Some(broken), ..said.clone() }
         };
         match end {
             End::Whole(response) => {

@@ -86,11 +86,11 @@ impl Turn {
 
 /// Returns the entry that delivers an operation, if it is of the kind.
 fn said(op: &Op, via: Via) -> Option<EntryKind> {
-    let input = match (&op.kind, via) {
-        (OpKind::Steer(input), Via::Steer)
-        | (OpKind::Queue(input) | OpKind::Prompt(input), Via::Queue)
-        | (OpKind::FollowUp(input), Via::FollowUp) => input,
-        _ => return None,
+    let ((OpKind::Steer(input), Via::Steer)
+    | (OpKind::Queue(input) | OpKind::Prompt(input), Via::Queue)
+    | (OpKind::FollowUp(input), Via::FollowUp)) = (&op.kind, via)
+    else {
+        return None;
     };
     let message = std::sync::Arc::clone(&input.0);
     Some(EntryKind::User(UserSaid { message, via, op: Some(op.id) }))

@@ -104,7 +104,7 @@ impl Turn {
     }
 
     /// Ends calls that are not to start, or not to wait any longer.
-    async fn end_unwanted(&mut self, batch: &Batch) -> Result<(), Halt> {
+    async fn end_unwanted(&mut self, batch: &mut Batch) -> Result<(), Halt> {
         let Some(run) = self.conversation.run() else { return Ok(()) };
         let must_stop = self.must_stop();
         let (status, why) = if run.canceled.is_some() {
@@ -201,10 +201,10 @@ impl Turn {
                     }
                 },
             };
-            let starting: Vec<&Access> = ready.iter().map(|ready| &ready.prepared.access).collect();
-            let waiting: Vec<&Access> = ahead.iter().collect();
+            let starts = ready.iter().map(|ready| &ready.prepared.access);
+            let fits = batch.has_room(&prepared.access, ready.len(), starts.chain(&ahead));
             let is_over_limit = !call.started && room == Some(0);
-            if is_over_limit || !batch.has_room(&prepared.access, &starting, &waiting) {
+            if is_over_limit || !fits {
                 ahead.push(prepared.access.clone());
                 batch.prepared.insert(call.id().clone(), prepared);
                 continue;
@@ -248,9 +248,8 @@ impl Turn {
             let names = known.specs().iter().map(|spec| spec.name.as_str());
             return Err((CallStatus::Error, result::unknown_tool(name, names)));
         };
-        let prepared = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            tool.prepare(arguments)
-        }));
+        let prepared =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tool.prepare(arguments)));
         match prepared {
             Ok(prepared) => prepared.map_err(|error| (CallStatus::Error, error.to_string())),
             Err(panic) => {
@@ -287,8 +286,8 @@ impl Turn {
         let mut asked = ToolCall { arguments: call.arguments().to_owned(), ..call.call.clone() };
         let mut prepared = prepared;
         for _ in 0..=REWRITES {
-            let review =
-                Review { call: &asked, access: &prepared.access, agent: &self.meta, decision };
+            let access = prepared.access.clone();
+            let review = Review { call: &asked, access: &access, agent: &self.meta, decision };
             match self.agent.gate.review(&review).await {
                 Verdict::Allow { rule } => {
                     let is_rewritten = asked.arguments != call.call.arguments;
@@ -318,7 +317,8 @@ impl Turn {
     fn put_in_flight(&mut self, batch: &mut Batch, ready: Ready) {
         let Ready { call, prepared, wake } = ready;
         let Prepared { access, deadline, run, .. } = prepared;
-        let scope = CallScope::new(call.clone(), batch.voice(), self.conversation.records().clone());
+        let scope =
+            CallScope::new(call.clone(), batch.voice(), self.conversation.records().clone());
         let scope = Arc::new(scope);
         // A call that waited has its sub-agents still.
         let children = self.waiting.remove(&call).unwrap_or_else(|| {
