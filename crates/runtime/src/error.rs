@@ -1,0 +1,77 @@
+//! What can be wrong with what the user says.
+
+use std::path::PathBuf;
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A file could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file says something that cannot be.
+    #[error("{}: {what}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with the line.
+        what: String,
+    },
+    /// An assignment on the command line says something that cannot be.
+    #[error("-c {assignment}: {what}")]
+    Flag {
+        /// The assignment.
+        assignment: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// The layers make no sense together.
+    #[error("configuration: {0}")]
+    Layers(String),
+    /// There is no place for the user's files.
+    #[error("cannot tell where your files are: set HOME or BOWLINE_HOME")]
+    NoHome,
+    /// No model was named, and none was found.
+    #[error(
+        "no model: name one with --model provider/model, or `model` in {}, or set OPENAI_API_KEY",
+        config.display()
+    )]
+    NoModel {
+        /// The user's configuration file.
+        config: PathBuf,
+    },
+    /// A model's name is none.
+    #[error("model {0:?} has no provider: write it provider/model")]
+    ModelName(String),
+    /// There is no such provider.
+    #[error("unknown provider {name:?}; configure [providers.{name}] or use one of {known}")]
+    UnknownProvider {
+        /// The name.
+        name: String,
+        /// The known ones.
+        known: String,
+    },
+    /// A provider cannot be used as it is configured.
+    #[error("provider {name:?}: {what}")]
+    Provider {
+        /// The provider.
+        name: String,
+        /// What is wrong, and what to do.
+        what: String,
+    },
+    /// The key of a provider is missing.
+    #[error("no API key for provider {name:?}: {how}")]
+    NoKey {
+        /// The provider.
+        name: String,
+        /// How to give one.
+        how: String,
+    },
+    /// A limit cannot be kept.
+    #[error("{0}")]
+    Limit(String),
+}
