@@ -80,7 +80,9 @@ impl Watch {
 impl Queue {
     fn new() -> io::Result<Self> {
         let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        Ok(Self { events: AsyncFd::register(fd)?, came: Notify::new() })
+        #[expect(deprecated, reason = "an OwnedFd keeps the promise that the unsafe way asks for")]
+        let events = AsyncFd::new(fd)?;
+        Ok(Self { events, came: Notify::new() })
     }
 
     /// Waits for events, takes them away and wakes everybody: each looks at its own file.
