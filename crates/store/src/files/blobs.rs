@@ -1,0 +1,173 @@
+//! Large bodies, each in a file named by its hash.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use sha2::{Digest as _, Sha256};
+
+use bowline_agent::entry::{Entry, EntryKind};
+use bowline_agent::journal::{Blobs, JournalError};
+use bowline_agent::op::Op;
+use bowline_llm::{Part, Stored};
+
+use super::Durability;
+use super::disk::{Disk, blocking};
+use super::line::hex;
+use super::place::{Place, failed, is_absent, make_folder};
+
+/// The large bodies of a session that is held for writing.
+#[derive(Debug)]
+pub(crate) struct FileBlobs {
+    place: Place,
+    disk: Arc<Disk>,
+    durability: Durability,
+}
+
+impl FileBlobs {
+    pub(crate) fn new(place: Place, disk: Arc<Disk>, durability: Durability) -> Self {
+        Self { place, disk, durability }
+    }
+}
+
+#[async_trait]
+impl Blobs for FileBlobs {
+    async fn put(&self, body: &[u8]) -> Result<String, JournalError> {
+        let (place, disk, body) = (self.place.clone(), Arc::clone(&self.disk), body.to_vec());
+        let hash = blocking(move || {
+            let hash = hash_of(&body);
+            let path = place.blobs().join(&hash);
+            if !path.exists() {
+                make_folder(&place.blobs())?;
+                write_whole(&path, &body, Durability::Process)?;
+                disk.wrote_body(path);
+            }
+            Ok(hash)
+        })
+        .await?;
+        match self.durability {
+            Durability::Process => self.disk.sync_later(),
+            Durability::Power => self.disk.sync().await?,
+        }
+        Ok(hash)
+    }
+
+    async fn get(&self, hash: &str) -> Result<Vec<u8>, JournalError> {
+        let (place, hash) = (self.place.clone(), hash.to_owned());
+        blocking(move || get(&place, &hash)).await
+    }
+}
+
+/// Reads a body and checks it.
+pub(crate) fn get(place: &Place, hash: &str) -> Result<Vec<u8>, JournalError> {
+    let missing = || JournalError::NotFound(format!("blob {hash} of session {}", place.id));
+    // What is no hash must not lead anywhere else.
+    if hash.len() != 64 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(missing());
+    }
+    let path = place.blobs().join(hash);
+    let body = match fs::read(&path) {
+        Ok(body) => body,
+        Err(error) if is_absent(&error) => return Err(missing()),
+        Err(error) => return Err(failed("read", &path)(error)),
+    };
+    if hash_of(&body) != hash {
+        let what = "it no longer has the hash that it is named by".into();
+        return Err(JournalError::Corrupt { place: path.display().to_string(), what });
+    }
+    Ok(body)
+}
+
+/// Brings a body from one session to another.
+pub(crate) fn copy(from: &Place, to: &Place, hash: &str) -> Result<(), JournalError> {
+    let body = get(from, hash)?;
+    let path = to.blobs().join(hash);
+    if path.exists() {
+        return Ok(());
+    }
+    make_folder(&to.blobs())?;
+    // A body never changes, so two sessions can share one.
+    if fs::hard_link(from.blobs().join(hash), &path).is_ok() {
+        return Ok(());
+    }
+    write_whole(&path, &body, Durability::Power)
+}
+
+/// Lists the hashes of the large bodies that an entry refers to.
+pub(crate) fn referenced(entry: &Entry) -> Vec<&str> {
+    match &entry.kind {
+        EntryKind::User(said) => in_parts(&said.message.content).collect(),
+        EntryKind::Posted(op) => in_op(op).collect(),
+        EntryKind::CallEnded(ended) => {
+            in_parts(&ended.content).chain(ended.full.iter().map(hash_in)).collect()
+        }
+        EntryKind::LimitHit(hit) => {
+            hit.wrap_up.iter().flat_map(|message| in_parts(&message.content)).collect()
+        }
+        EntryKind::Created(_)
+        | EntryKind::RunStarted(_)
+        | EntryKind::Assistant(_)
+        | EntryKind::CallStarted(_)
+        | EntryKind::CallWaiting(_)
+        | EntryKind::Decided(_)
+        | EntryKind::Answered(_)
+        | EntryKind::Woken(_)
+        | EntryKind::ExternalUsage(_)
+        | EntryKind::RunEnded(_)
+        | EntryKind::SystemChanged(_)
+        | EntryKind::ToolsChanged(_)
+        | EntryKind::Head(_)
+        | EntryKind::Custom(_)
+        | EntryKind::Unknown { .. } => Vec::new(),
+    }
+}
+
+fn in_op(op: &Op) -> impl Iterator<Item = &str> {
+    op.kind.input().into_iter().flat_map(|input| in_parts(&input.0.content))
+}
+
+fn in_parts(parts: &[Part]) -> impl Iterator<Item = &str> {
+    parts.iter().filter_map(|part| match part {
+        Part::Stored(stored) => Some(hash_in(stored)),
+        Part::Text(_) | Part::Image(_) | Part::Document(_) => None,
+    })
+}
+
+fn hash_in(stored: &Stored) -> &str {
+    &stored.hash
+}
+
+fn hash_of(body: &[u8]) -> String {
+    hex(&Sha256::digest(body).into()).into_iter().map(char::from).collect()
+}
+
+/// Writes a file that is there whole or not at all, after a loss of power too if that is asked for.
+pub(crate) fn write_whole(
+    path: &Path,
+    content: &[u8],
+    durability: Durability,
+) -> Result<(), JournalError> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let draft: PathBuf = path.with_extension(format!("{}-{number}.new", std::process::id()));
+    let write = || {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&draft)?;
+        file.write_all(content)?;
+        match durability {
+            Durability::Process => {}
+            Durability::Power => file.sync_all()?,
+        }
+        fs::rename(&draft, path)
+    };
+    write().map_err(|error| {
+        // It may not even be there.
+        let _ = fs::remove_file(&draft);
+        failed("write", path)(error)
+    })
+}
