@@ -48,7 +48,6 @@ const NAMES: &[&str] = &[
     "CXXFLAGS",
     "CPPFLAGS",
     "LDFLAGS",
-    "MAKEFLAGS",
     "CMAKE_PREFIX_PATH",
     "PKG_CONFIG_PATH",
     "LD_LIBRARY_PATH",

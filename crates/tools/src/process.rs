@@ -55,6 +55,7 @@ pub fn helper() {
 fn serve() -> i32 {
     use std::os::fd::AsFd;
 
+    child::close_inherited();
     let _ = rustix::thread::set_name(c"bowline-helper");
     let socket = std::io::stdin().as_fd().try_clone_to_owned();
     let is_socket = |fd: &std::os::fd::OwnedFd| rustix::net::sockopt::socket_type(fd).is_ok();

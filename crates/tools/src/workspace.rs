@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use bowline_agent::tool::ToolContext;
+use bowline_agent::tool::{ToolContext, ToolError};
 
 use crate::environment::Environment;
 use crate::process::Processes;
@@ -40,6 +40,24 @@ impl Workspace {
     /// Returns the folder for what tools keep of a session; it may not exist yet.
     pub(crate) fn folder(&self, cx: &ToolContext) -> PathBuf {
         cx.folder().map_or_else(|| self.scratch.join(cx.session.to_string()), Path::to_path_buf)
+    }
+}
+
+/// A file larger than this is not read on a thread that serves others too.
+///
+/// Handing the work over costs as much as reading and hashing some tens of kilobytes.
+const LARGE: u64 = 256 * 1024;
+
+/// Does work on a file, on a thread of its own if the file is large.
+pub(crate) async fn off_thread_if_large<T: Send + 'static>(
+    path: PathBuf,
+    work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
+) -> Result<T, ToolError> {
+    if path.metadata().is_ok_and(|meta| meta.len() > LARGE) {
+        let done = tokio::task::spawn_blocking(work).await;
+        done.unwrap_or_else(|error| Err(ToolError::Fatal(error.into())))
+    } else {
+        work()
     }
 }
 

@@ -1,13 +1,14 @@
-//! The two things the helper does that the compiler cannot check: code between `fork` and `exec`,
-//! and a signal handler.
+//! The three things the helper does that the compiler cannot check: code between `fork` and `exec`,
+//! a signal handler, and closing files it never opened.
 #![expect(
     unsafe_code,
     reason = "the parent-death signal can only be asked for by the child itself, between fork and \
-              exec, and without a SIGCHLD handler orphans would stay zombies until the next event"
+              exec; without a SIGCHLD handler orphans would stay zombies until the next event; and \
+              what bowline inherited from its own parent would be inherited by every command"
 )]
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -38,4 +39,22 @@ pub(super) fn wake_on(signal: Signal, pipe: OwnedFd) -> io::Result<()> {
     };
     // SAFETY: the handler makes one raw system call, which is async-signal-safe.
     unsafe { signal_hook_registry::register(signal.as_raw(), wake) }.map(drop)
+}
+
+/// Closes everything but standard input, output and error.
+///
+/// The process must not have opened anything yet.
+pub(super) fn close_inherited() {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
+    let number = |entry: io::Result<std::fs::DirEntry>| {
+        let entry = entry.ok()?;
+        // The folder being read is itself open, but not for long.
+        let is_folder = std::fs::read_link(entry.path()).ok()?.ends_with("fd");
+        entry.file_name().to_str()?.parse().ok().filter(|_| !is_folder)
+    };
+    let fds: Vec<i32> = entries.filter_map(number).filter(|fd| *fd > 2).collect();
+    for fd in fds {
+        // SAFETY: nothing in this process owns the descriptor, since nothing has been opened yet.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
 }
