@@ -25,13 +25,14 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 
 use bowline_agent::id::SessionId;
-use bowline_agent::journal::{Inbox, JournalError, SessionLog, Store};
+use bowline_agent::journal::{Blobs, Inbox, JournalError, SessionLog, Store};
 
 pub use commits::{Commit, Commits};
 pub use list::{RunState, Summary};
 pub use upkeep::ResolveError;
 pub use verify::{Problem, Report};
 
+use blobs::ReadBlobs;
 use disk::blocking;
 use inbox::FileInbox;
 use place::{Place, failed, is_absent, lock};
@@ -103,6 +104,10 @@ impl Store for Files {
 
     fn inbox(&self, id: SessionId) -> Arc<dyn Inbox> {
         Arc::new(FileInbox::new(Arc::clone(&self.0), id))
+    }
+
+    fn blobs(&self, id: SessionId) -> Arc<dyn Blobs> {
+        Arc::new(ReadBlobs::new(self.clone(), id))
     }
 }
 

@@ -11,11 +11,12 @@ use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 
 use bowline_agent::entry::{Entry, EntryKind};
+use bowline_agent::id::SessionId;
 use bowline_agent::journal::{Blobs, JournalError};
 use bowline_agent::op::Op;
 use bowline_llm::{Part, Stored};
 
-use super::Durability;
+use super::{Durability, Files};
 use super::disk::{Disk, blocking};
 use super::line::hex;
 use super::place::{Place, failed, is_absent, make_folder};
@@ -117,6 +118,7 @@ pub(crate) fn referenced(entry: &Entry) -> Vec<&str> {
         | EntryKind::Answered(_)
         | EntryKind::Woken(_)
         | EntryKind::ExternalUsage(_)
+        | EntryKind::Canceled(_)
         | EntryKind::RunEnded(_)
         | EntryKind::SystemChanged(_)
         | EntryKind::ToolsChanged(_)
@@ -170,4 +172,30 @@ pub(crate) fn write_whole(
         let _ = fs::remove_file(&draft);
         failed("write", path)(error)
     })
+}
+
+/// The large bodies of a session that somebody else may hold for writing.
+#[derive(Debug)]
+pub(crate) struct ReadBlobs {
+    files: Files,
+    session: SessionId,
+}
+
+impl ReadBlobs {
+    pub(crate) fn new(files: Files, session: SessionId) -> Self {
+        Self { files, session }
+    }
+}
+
+#[async_trait]
+impl Blobs for ReadBlobs {
+    async fn put(&self, _body: &[u8]) -> Result<String, JournalError> {
+        let why = "it was opened for reading".to_owned();
+        Err(JournalError::ReadOnly { session: self.session, why })
+    }
+
+    async fn get(&self, hash: &str) -> Result<Vec<u8>, JournalError> {
+        let (files, session, hash) = (self.files.clone(), self.session, hash.to_owned());
+        blocking(move || files.blob(session, &hash)).await
+    }
 }

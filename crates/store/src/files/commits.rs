@@ -104,6 +104,12 @@ impl Commits {
         Ok(self)
     }
 
+    /// Returns the hash of the last commit read, which covers all before it; `None` before the
+    /// first.
+    pub fn hash(&self) -> Option<String> {
+        (self.mark.lines > 0).then(|| self.mark.hash.to_string())
+    }
+
     /// Returns the place after the last commit read.
     pub(crate) fn mark(&self) -> Mark {
         self.mark

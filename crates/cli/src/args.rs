@@ -1,0 +1,150 @@
+//! What can be said on the command line.
+
+use std::path::PathBuf;
+
+use bowline_agent::id::SessionId;
+use bowline_runtime::config::Span;
+use clap::{Parser, Subcommand};
+
+/// The agent loop that holds.
+#[derive(Debug, Parser)]
+#[command(name = "bowline", version, about, disable_help_subcommand = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Do a task and print the answer.
+    #[command(alias = "e", alias = "run")]
+    Exec(Box<Exec>),
+    /// List, show, check and delete sessions, and say something to a running one.
+    #[command(alias = "session")]
+    Sessions(Sessions),
+}
+
+/// The answer goes to stdout, everything else to stderr.
+///
+/// Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 a limit, 4 needed an approval,
+/// 5 authentication, 6 provider unavailable, 7 context exhausted, 130 interrupted, 143 terminated.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Exec {
+    /// The task; `-` reads it from stdin, as does saying nothing.
+    pub(crate) prompt: Option<String>,
+    /// Print events as JSON lines on stdout instead of the answer.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Of sub-agents print every event, not just their beginning and end.
+    #[arg(long, value_name = "WHICH", default_value = "lifecycle")]
+    pub(crate) events: Events,
+    /// The model, as provider/model[:effort].
+    #[arg(short, long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// Work in this directory.
+    #[arg(short = 'C', long = "cd", value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Go on with this session.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["continue_", "fork", "ephemeral"])]
+    pub(crate) resume: Option<String>,
+    /// Go on with the newest session of this directory.
+    #[arg(long = "continue", conflicts_with_all = ["fork", "ephemeral"])]
+    pub(crate) continue_: bool,
+    /// Start a new session with a copy of this one.
+    #[arg(long, value_name = "ID")]
+    pub(crate) fork: Option<String>,
+    /// Keep nothing of this session.
+    #[arg(long)]
+    pub(crate) ephemeral: bool,
+    /// At most so many model calls.
+    #[arg(long, value_name = "N")]
+    pub(crate) max_turns: Option<u32>,
+    /// At most so many tokens, in and out.
+    #[arg(long, value_name = "N")]
+    pub(crate) max_total_tokens: Option<u64>,
+    /// At most so many US dollars.
+    #[arg(long, value_name = "USD")]
+    pub(crate) max_cost: Option<f64>,
+    /// At most so long, such as 90s or 30m.
+    #[arg(long, value_name = "TIME", value_parser = Span::parse)]
+    pub(crate) timeout: Option<Span>,
+    /// Set a configuration value, such as limits.tool_time=30s.
+    #[arg(short, long = "config", value_name = "KEY=VALUE")]
+    pub(crate) config: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Events {
+    /// Of sub-agents only their beginning and end.
+    Lifecycle,
+    /// All of them.
+    Full,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Sessions {
+    #[command(subcommand)]
+    pub(crate) command: SessionCommand,
+    /// Set a configuration value.
+    #[arg(short, long = "config", value_name = "KEY=VALUE", global = true)]
+    pub(crate) config: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionCommand {
+    /// List sessions, newest first.
+    List {
+        /// Only those of this directory.
+        #[arg(long)]
+        here: bool,
+        /// Print JSON lines.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print what was said and done in a session.
+    Show {
+        /// The session, or the beginning of its id.
+        id: String,
+        /// Print its events as JSON lines.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete a session and everything kept of it.
+    Delete {
+        /// The session, or the beginning of its id.
+        id: String,
+    },
+    /// Check that what is kept is what was written; without an id, of all sessions.
+    Verify {
+        /// The session, or the beginning of its id.
+        id: Option<String>,
+    },
+    /// Say something to a session, whichever process runs it.
+    Post {
+        /// The session, or the beginning of its id.
+        id: String,
+        /// What to say.
+        #[arg(required_unless_present = "cancel")]
+        text: Option<String>,
+        /// Say it before the next model call, and skip calls that have not started.
+        #[arg(long, conflicts_with_all = ["follow_up", "cancel"])]
+        steer: bool,
+        /// Say it when the run would otherwise end.
+        #[arg(long, conflicts_with = "cancel")]
+        follow_up: bool,
+        /// Say nothing; cancel the run.
+        #[arg(long, conflicts_with = "text")]
+        cancel: bool,
+    },
+}
+
+/// How a session is named: by its id or the beginning of it.
+pub(crate) type SessionName = str;
+
+/// Finds a session by the beginning of its id.
+pub(crate) fn resolve(
+    store: &bowline_store::Files,
+    name: &SessionName,
+) -> Result<SessionId, crate::exit::Failure> {
+    store.resolve(name).map_err(|error| crate::exit::Failure::Usage(error.to_string()))
+}

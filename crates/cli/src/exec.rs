@@ -1,0 +1,194 @@
+//! `bowline exec`: do a task and print the answer.
+
+use std::io::{IsTerminal as _, Read as _};
+use std::process::ExitCode;
+
+use futures::StreamExt as _;
+use tokio::signal::unix::{SignalKind, signal};
+
+use bowline_agent::id::SessionId;
+use bowline_agent::journal::{JournalError, Pos};
+use bowline_agent::limits::Limits;
+use bowline_agent::op::CancelReason;
+use bowline_agent::{Agent, Busy, Fork, Outcome, Run, SessionHandle};
+use bowline_runtime::config::{Mode, Span};
+use bowline_runtime::environment::Environment;
+use bowline_runtime::{Choice, Runtime};
+
+use crate::args::{self, Exec};
+use crate::exit::{self, Failure, Signal};
+use crate::print::Printer;
+
+/// Does a task.
+pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
+    let runtime = Runtime::new(environment(&args)?, &args.config)?;
+    let prompt = prompt(&args)?;
+    let choice = Choice {
+        model: args.model.clone(),
+        limits: limits(&runtime, &args),
+        ephemeral: args.ephemeral,
+        attended: false,
+    };
+    let agent = runtime.agent(&choice)?;
+    let mut printer = Printer::new(args.json, args.events);
+    for name in runtime.config.without_effect() {
+        printer.note(&format!("{name} has no effect in this version"));
+    }
+    if runtime.mode(false) == Mode::Auto {
+        printer.note("permission mode auto: there is no sandbox yet, so every command runs");
+    }
+    let handle = open(&runtime, &agent, &args).await?;
+    let run = match prompt {
+        Some(prompt) => Some(handle.prompt_with(prompt, Busy::Queue)),
+        None => handle.continue_run().await?,
+    };
+    let code = match run {
+        Some(run) => follow(&handle, run, &mut printer).await,
+        None => last_answer(&handle, &mut printer),
+    };
+    handle.close().await;
+    code
+}
+
+/// Follows a run to its end, and cancels it when a signal asks for it.
+async fn follow(
+    handle: &SessionHandle,
+    mut run: Run,
+    printer: &mut Printer,
+) -> Result<ExitCode, Failure> {
+    let listen = |kind| {
+        signal(kind).map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))
+    };
+    let (mut interrupt, mut terminate) =
+        (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    let mut stopped = None;
+    loop {
+        let signal = tokio::select! {
+            event = run.next() => match event {
+                Some(event) => {
+                    printer.event(&event);
+                    continue;
+                }
+                None => break,
+            },
+            Some(()) = interrupt.recv() => Signal::Interrupted,
+            Some(()) = terminate.recv() => Signal::Terminated,
+        };
+        // The second one does not wait for anything; the log goes on from where it is.
+        if stopped.is_some() {
+            return Ok(signal.code());
+        }
+        stopped = Some(signal);
+        handle.cancel_for(match signal {
+            Signal::Interrupted => CancelReason::User,
+            Signal::Terminated => CancelReason::Shutdown,
+        });
+    }
+    let outcome = run.await?;
+    finish(handle, &outcome, printer);
+    Ok(exit::code_of(&outcome))
+}
+
+/// Prints the answer, and what a person should know beside it.
+fn finish(handle: &SessionHandle, outcome: &Outcome, printer: &mut Printer) {
+    printer.answer(outcome);
+    if !outcome.undelivered.is_empty() {
+        let count = outcome.undelivered.len();
+        let id = handle.session_id();
+        printer.note(&format!("{count} message(s) not delivered; see `bowline sessions show {id}`"));
+    }
+    if let Some(complaint) = exit::complaint(outcome) {
+        printer.note(&complaint);
+    }
+}
+
+/// Prints the last answer of a session in which no run is open.
+fn last_answer(handle: &SessionHandle, printer: &mut Printer) -> Result<ExitCode, Failure> {
+    let state = handle.state();
+    let Some(outcome) = &state.latest else {
+        return Err(Failure::Usage(format!(
+            "session {} has no run to go on with and no answer to print",
+            handle.session_id()
+        )));
+    };
+    finish(handle, outcome, printer);
+    Ok(exit::code_of(outcome))
+}
+
+fn environment(args: &Exec) -> Result<Environment, Failure> {
+    if let Some(directory) = &args.directory {
+        std::env::set_current_dir(directory).map_err(|error| {
+            Failure::Usage(format!("cannot work in {}: {error}", directory.display()))
+        })?;
+    }
+    Environment::read()
+        .map_err(|error| Failure::Usage(format!("cannot tell the current directory: {error}")))
+}
+
+/// Returns what to ask; `None` to go on without asking anything.
+fn prompt(args: &Exec) -> Result<Option<String>, Failure> {
+    let resumes = args.continue_ || args.resume.is_some();
+    let text = match args.prompt.as_deref() {
+        Some("-") => stdin()?,
+        Some(prompt) => prompt.to_owned(),
+        None if resumes => return Ok(None),
+        None if std::io::stdin().is_terminal() => {
+            return Err(Failure::Usage("no task: say it as an argument or on stdin".to_owned()));
+        }
+        None => stdin()?,
+    };
+    if text.trim().is_empty() {
+        return Err(Failure::Usage("the task is empty".to_owned()));
+    }
+    Ok(Some(text))
+}
+
+fn stdin() -> Result<String, Failure> {
+    let mut text = String::new();
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .map_err(|error| Failure::Usage(format!("cannot read stdin: {error}")))?;
+    Ok(text)
+}
+
+fn limits(runtime: &Runtime, args: &Exec) -> Limits {
+    let limits = runtime.config.limits.headless();
+    let millis = |span: Span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX);
+    Limits {
+        model_turns: args.max_turns.unwrap_or(limits.model_turns),
+        total_tokens: args.max_total_tokens.unwrap_or(limits.total_tokens),
+        cost_usd: args.max_cost.unwrap_or(limits.cost_usd),
+        run_time_ms: args.timeout.map_or(limits.run_time_ms, millis),
+        ..limits
+    }
+}
+
+/// Opens the session that was asked for, or a new one.
+async fn open(runtime: &Runtime, agent: &Agent, args: &Exec) -> Result<SessionHandle, Failure> {
+    let store = runtime.sessions();
+    if let Some(name) = &args.fork {
+        let session = args::resolve(&store, name)?;
+        return Ok(agent.fork(fork(&store, session)?).await?);
+    }
+    let session = match (&args.resume, args.continue_) {
+        (Some(name), _) => args::resolve(&store, name)?,
+        (None, true) => {
+            let cwd = runtime.environment.cwd.to_string_lossy();
+            let newest = store.newest(&cwd)?;
+            let none = || Failure::Usage(format!("no session of {cwd} to go on with"));
+            newest.ok_or_else(none)?.id
+        }
+        (None, false) => return Ok(agent.start()),
+    };
+    Ok(agent.resume(session).await?)
+}
+
+fn fork(store: &bowline_store::Files, session: SessionId) -> Result<Fork, JournalError> {
+    let mut commits = store.read(session, Pos(0))?;
+    let mut entries = Vec::new();
+    for commit in &mut commits {
+        let commit = commit?;
+        entries.extend((commit.pos.0..).map(Pos).zip(commit.entries));
+    }
+    Ok(Fork { session, entries, hash: commits.hash(), at: None })
+}

@@ -1,0 +1,120 @@
+//! How the command ends.
+
+use std::process::ExitCode;
+
+use bowline_agent::entry::{Ending, RunErrorKind};
+use bowline_agent::journal::JournalError;
+use bowline_agent::op::CancelReason;
+use bowline_agent::{AgentError, Outcome};
+use bowline_llm::ErrorKind;
+use bowline_runtime::ConfigError;
+
+/// Wrong usage or configuration.
+pub(crate) const USAGE: u8 = 2;
+
+/// Why the command did nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// It was called wrongly.
+    #[error("{0}")]
+    Usage(String),
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The agent could not do it.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    /// A session could not be read or written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Something else.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl Failure {
+    pub(crate) fn code(&self) -> ExitCode {
+        match self {
+            Self::Config(ConfigError::NoKey { .. }) => ExitCode::from(5),
+            Self::Usage(_) | Self::Config(_) => ExitCode::from(2),
+            Self::Agent(_) | Self::Journal(_) | Self::Failed(_) => ExitCode::from(1),
+        }
+    }
+}
+
+/// What stopped the command from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    Interrupted,
+    Terminated,
+}
+
+impl Signal {
+    pub(crate) fn code(self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Interrupted => 130,
+            Self::Terminated => 143,
+        })
+    }
+}
+
+/// Returns the exit code of a run: 0 only if it ended with an answer.
+pub(crate) fn code_of(outcome: &Outcome) -> ExitCode {
+    ExitCode::from(match &outcome.ending {
+        Ending::Done if outcome.text().trim().is_empty() => 1,
+        Ending::Done => 0,
+        Ending::Limit(_) => 3,
+        Ending::NeedsApproval => 4,
+        Ending::Canceled(CancelReason::User) => 130,
+        Ending::Canceled(CancelReason::Shutdown) => 143,
+        Ending::Canceled(
+            CancelReason::Timeout | CancelReason::Parent | CancelReason::Provider,
+        ) => 1,
+        Ending::Failed(error) => match error.kind {
+            RunErrorKind::Model(kind) => model_code(kind),
+            RunErrorKind::Stop
+            | RunErrorKind::MaxTokens
+            | RunErrorKind::Tool
+            | RunErrorKind::Panic => 1,
+        },
+    })
+}
+
+fn model_code(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::Auth => 5,
+        ErrorKind::RateLimited
+        | ErrorKind::Overloaded
+        | ErrorKind::Timeout
+        | ErrorKind::Transport
+        | ErrorKind::Incomplete => 6,
+        ErrorKind::ContextOverflow => 7,
+        ErrorKind::Quota
+        | ErrorKind::InvalidRequest
+        | ErrorKind::Refused
+        | ErrorKind::NotFound
+        | ErrorKind::Decode => 1,
+    }
+}
+
+/// Says in one line why a run gave no answer; `None` if it did.
+pub(crate) fn complaint(outcome: &Outcome) -> Option<String> {
+    Some(match &outcome.ending {
+        Ending::Done if outcome.text().trim().is_empty() => {
+            "the model ended without an answer".to_owned()
+        }
+        Ending::Done => return None,
+        Ending::Failed(error) => error.message.clone(),
+        Ending::Canceled(reason) => match reason {
+            CancelReason::User => "interrupted".to_owned(),
+            CancelReason::Timeout => "stopped: the time is up".to_owned(),
+            CancelReason::Parent | CancelReason::Shutdown => "terminated".to_owned(),
+            CancelReason::Provider => "the provider canceled the reply".to_owned(),
+        },
+        Ending::Limit(limit) => format!("stopped at the limit {}", limit.as_str()),
+        Ending::NeedsApproval => {
+            "stopped: a call needs a decision or an answer, and nobody is there to give it"
+                .to_owned()
+        }
+    })
+}

@@ -1,0 +1,50 @@
+//! The `bowline` command.
+
+mod args;
+mod exec;
+mod exit;
+mod print;
+mod sessions;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::{Args, Command};
+use exit::Failure;
+
+fn main() -> ExitCode {
+    bowline_tools::helper();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            // Help and version are no errors; where they cannot be printed nobody is left to tell.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(exit::USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
+    match run(args) {
+        Ok(code) => code,
+        Err(failure) => {
+            let _ = writeln!(std::io::stderr(), "bowline: {failure}");
+            failure.code()
+        }
+    }
+}
+
+fn run(args: Args) -> Result<ExitCode, Failure> {
+    // One thread is enough: what takes long waits for the world, and the rest is handed to
+    // threads of its own.
+    let tokio = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
+    let code = match args.command {
+        Command::Exec(exec) => tokio.block_on(exec::run(*exec)),
+        Command::Sessions(sessions) => tokio.block_on(sessions::run(sessions)),
+    };
+    // A tool that hangs in a thread of its own must not keep the process.
+    tokio.shutdown_background();
+    code
+}

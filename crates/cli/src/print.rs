@@ -1,0 +1,140 @@
+//! What the user sees.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use bowline_agent::Outcome;
+use bowline_agent::entry::CallStatus;
+use bowline_agent::event::{Event, EventBody};
+use bowline_llm::{CallId, text_of};
+
+use crate::args::Events;
+
+/// At most so many characters of what a tool does are shown.
+const LINE: usize = 160;
+
+/// Prints a run: its answer or its events on stdout, everything else on stderr.
+#[derive(Debug)]
+pub(crate) struct Printer {
+    json: bool,
+    events: Events,
+    seq: u64,
+    // What calls were announced with.
+    calls: HashMap<CallId, String>,
+    // A reader that went away ends the printing, not the run.
+    is_closed: bool,
+}
+
+impl Printer {
+    pub(crate) fn new(json: bool, events: Events) -> Self {
+        Self { json, events, seq: 0, calls: HashMap::new(), is_closed: false }
+    }
+
+    /// Says something to a person.
+    #[expect(clippy::unused_self, reason = "what is printed goes through the printer")]
+    pub(crate) fn note(&self, text: &str) {
+        // Where it cannot be said nobody is left to hear it.
+        let _ = writeln!(io::stderr(), "bowline: {text}");
+    }
+
+    /// Shows an event.
+    pub(crate) fn event(&mut self, event: &Arc<Event>) {
+        if self.json {
+            self.json(event);
+        } else {
+            self.progress(event);
+        }
+    }
+
+    /// Prints the answer.
+    pub(crate) fn answer(&mut self, outcome: &Outcome) {
+        if self.json || !outcome.is_done() && outcome.answer.is_empty() {
+            return;
+        }
+        let text = outcome.text();
+        self.out(|out| writeln!(out, "{}", text.trim_end()));
+    }
+
+    fn json(&mut self, event: &Event) {
+        let is_lifecycle =
+            matches!(event.body, EventBody::AgentStart { .. } | EventBody::AgentEnd { .. });
+        if event.agent.depth > 0 && self.events == Events::Lifecycle && !is_lifecycle {
+            return;
+        }
+        let seq = self.seq;
+        self.seq += 1;
+        self.out(|out| {
+            serde_json::to_writer(&mut *out, &event.printed(seq))?;
+            out.write_all(b"\n")
+        });
+    }
+
+    fn progress(&mut self, event: &Event) {
+        let indent = "  ".repeat(usize::try_from(event.agent.depth).unwrap_or_default());
+        let line = match &event.body {
+            EventBody::ToolCall { name, arguments } => {
+                if let Some(call) = &event.call_id {
+                    self.calls.insert(call.clone(), announce(name, arguments));
+                }
+                return;
+            }
+            EventBody::ToolStart { name, .. } => {
+                let call = event.call_id.as_ref().and_then(|call| self.calls.remove(call));
+                format!("{indent}> {}", call.unwrap_or_else(|| name.clone()))
+            }
+            EventBody::ToolEnd { name, status, content, .. } if *status != CallStatus::Ok => {
+                let text = text_of(content);
+                format!("{indent}! {name} {}: {}", status.as_str(), one_line(&text))
+            }
+            EventBody::Text { text, finalizing: false } => format!("{indent}{}", text.trim_end()),
+            EventBody::Retry { delay_ms, reason, .. } => {
+                format!("{indent}~ trying again in {:.1} s: {reason}", *delay_ms as f64 / 1000.0)
+            }
+            EventBody::Warning { message } => format!("{indent}! {message}"),
+            EventBody::LimitHit { limit } => format!("{indent}! limit {} reached", limit.as_str()),
+            _ => return,
+        };
+        let _ = writeln!(io::stderr(), "{line}");
+    }
+
+    fn out(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+        if self.is_closed {
+            return;
+        }
+        let mut line = Vec::new();
+        let written = write(&mut line).and_then(|()| {
+            let mut out = io::stdout().lock();
+            out.write_all(&line)?;
+            out.flush()
+        });
+        if let Err(error) = written {
+            self.is_closed = true;
+            if error.kind() != io::ErrorKind::BrokenPipe {
+                self.note(&format!("cannot write to stdout: {error}"));
+            }
+        }
+    }
+}
+
+/// Says what a call is about to do: its tool and the first thing it names.
+fn announce(name: &str, arguments: &str) -> String {
+    let arguments = serde_json::from_str::<serde_json::Value>(arguments).unwrap_or_default();
+    let told = ["command", "path", "pattern", "url", "id"]
+        .iter()
+        .find_map(|key| arguments.get(key).and_then(serde_json::Value::as_str));
+    match told {
+        Some(told) => format!("{name} {}", one_line(told)),
+        None => name.to_owned(),
+    }
+}
+
+fn one_line(text: &str) -> String {
+    let mut lines = text.trim().lines();
+    let first = lines.next().unwrap_or_default();
+    let mut line: String = first.chars().take(LINE).collect();
+    if line.len() < first.len() || lines.next().is_some() {
+        line.push_str(" …");
+    }
+    line
+}

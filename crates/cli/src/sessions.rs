@@ -1,0 +1,233 @@
+//! `bowline sessions`: list, show, check and delete sessions, and say something to one.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use bowline_agent::Projection;
+use bowline_agent::entry::{CallStatus, Entry, EntryKind};
+use bowline_agent::event::EventBody;
+use bowline_agent::id::{OpId, SessionId, Source as _, SystemSource};
+use bowline_agent::journal::{JournalError, Pos, Store as _};
+use bowline_agent::op::{CancelReason, Input, Op, OpKind};
+use bowline_llm::{Message, Part};
+use bowline_runtime::Runtime;
+use bowline_runtime::environment::Environment;
+use bowline_store::Files;
+use bowline_store::files::{RunState, Summary};
+
+use crate::args::{self, SessionCommand, Sessions};
+use crate::exit::Failure;
+
+/// Runs a command about sessions.
+pub(crate) async fn run(args: Sessions) -> Result<ExitCode, Failure> {
+    let environment = Environment::read()
+        .map_err(|error| Failure::Usage(format!("cannot tell the current directory: {error}")))?;
+    let runtime = Runtime::new(environment, &args.config)?;
+    let store = runtime.sessions();
+    let result = match args.command {
+        SessionCommand::List { here, json } => {
+            let cwd = here.then(|| runtime.environment.cwd.to_string_lossy());
+            list(store.list(cwd.as_deref())?, json)
+        }
+        SessionCommand::Show { id, json } => show(&store, args::resolve(&store, &id)?, json)?,
+        SessionCommand::Delete { id } => {
+            let id = args::resolve(&store, &id)?;
+            store.delete(id)?;
+            writeln!(io::stdout(), "deleted {id}")
+        }
+        SessionCommand::Verify { id } => return verify(&store, id.as_deref()),
+        SessionCommand::Post { id, text, steer, follow_up, cancel } => {
+            let id = args::resolve(&store, &id)?;
+            let input = Input::from(text.unwrap_or_default());
+            let kind = match (cancel, steer, follow_up) {
+                (true, ..) => OpKind::Cancel(CancelReason::User),
+                (false, true, _) => OpKind::Steer(input),
+                (false, false, true) => OpKind::FollowUp(input),
+                (false, false, false) => OpKind::Queue(input),
+            };
+            let op = Op { id: OpId::new(&SystemSource), to: None, at: SystemSource.now(), kind };
+            let posted = op.id;
+            store.inbox(id).post(op).await?;
+            writeln!(io::stdout(), "posted {posted}")
+        }
+    };
+    printed(result)
+}
+
+/// A reader that went away is no failure.
+fn printed(result: io::Result<()>) -> Result<ExitCode, Failure> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Failed(format!("cannot write to stdout: {error}")))
+        }
+        Ok(()) | Err(_) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn list(
+    sessions: impl Iterator<Item = (SessionId, Result<Summary, JournalError>)>,
+    json: bool,
+) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for (id, session) in sessions {
+        let session = match session {
+            Ok(session) => session,
+            Err(error) if json => {
+                let line = serde_json::json!({ "id": id, "error": error.to_string() });
+                writeln!(out, "{line}")?;
+                continue;
+            }
+            Err(error) => {
+                writeln!(out, "{id}  cannot be read: {error}")?;
+                continue;
+            }
+        };
+        let run = match &session.run {
+            RunState::None => "-",
+            RunState::Open => "open",
+            RunState::Ended(ending) => ending.as_str(),
+        };
+        let preview = session.preview.as_deref().unwrap_or_default();
+        if json {
+            let line = serde_json::json!({
+                "id": session.id,
+                "created": session.created,
+                "updated": session.updated,
+                "cwd": session.cwd,
+                "model": session.model,
+                "run": run,
+                "entries": session.entries,
+                "bytes": session.bytes,
+                "preview": preview,
+            });
+            writeln!(out, "{line}")?;
+        } else {
+            let updated = session.updated.strftime("%Y-%m-%d %H:%M");
+            writeln!(out, "{}  {updated}  {run:<14}  {preview}", session.id)?;
+        }
+    }
+    Ok(())
+}
+
+fn show(store: &Files, id: SessionId, json: bool) -> Result<io::Result<()>, Failure> {
+    let mut out = io::stdout().lock();
+    let mut projection = Projection::new(id);
+    let mut seq = 0;
+    for commit in store.read(id, Pos(0))? {
+        let commit = commit?;
+        for (pos, entry) in (commit.pos.0..).map(Pos).zip(&commit.entries) {
+            let events = projection.apply(pos, entry);
+            let written = if json {
+                events.iter().try_for_each(|event| {
+                    serde_json::to_writer(&mut out, &event.printed(seq))?;
+                    seq += 1;
+                    out.write_all(b"\n")
+                })
+            } else {
+                let depth = events.first().map_or(0, |event| event.agent.depth);
+                events.iter().try_for_each(|event| tell(&mut out, depth, &event.body))
+                    .and_then(|()| note(&mut out, depth, entry))
+            };
+            if let Err(error) = written {
+                return Ok(Err(error));
+            }
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// Writes what an event tells a person.
+fn tell(out: &mut impl Write, depth: u32, body: &EventBody) -> io::Result<()> {
+    let indent = "  ".repeat(usize::try_from(depth).unwrap_or_default());
+    match body {
+        EventBody::MessageAdded { message } => match &**message {
+            Message::User(said) => said.content.iter().try_for_each(|part| {
+                writeln!(out, "{indent}user: {}", shown(part))
+            }),
+            Message::Assistant(_) | Message::Results(_) => Ok(()),
+        },
+        EventBody::Text { text, .. } => writeln!(out, "{indent}assistant: {}", text.trim_end()),
+        EventBody::ToolCall { name, arguments } => {
+            writeln!(out, "{indent}call: {name} {arguments}")
+        }
+        EventBody::ToolEnd { name, status, content, .. } => {
+            let what = if *status == CallStatus::Ok { "result" } else { status.as_str() };
+            content
+                .iter()
+                .try_for_each(|part| writeln!(out, "{indent}{what} of {name}: {}", shown(part)))
+        }
+        EventBody::AgentStart { .. } => writeln!(out, "{indent}sub-agent starts"),
+        EventBody::LimitHit { limit } => writeln!(out, "{indent}limit {}", limit.as_str()),
+        EventBody::RunEnd(end) => {
+            let usage = end.spent.usage;
+            let cost = end.spent.cost().map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
+            writeln!(
+                out,
+                "{indent}run {}: {} tokens in, {} out{cost}",
+                end.outcome.as_str(),
+                usage.input,
+                usage.output
+            )
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes what no event tells: what waits undelivered.
+fn note(out: &mut impl Write, depth: u32, entry: &Entry) -> io::Result<()> {
+    let indent = "  ".repeat(usize::try_from(depth).unwrap_or_default());
+    let EntryKind::Posted(op) = &entry.kind else { return Ok(()) };
+    let Some(input) = op.kind.input() else { return Ok(()) };
+    input.0.content.iter().try_for_each(|part| writeln!(out, "{indent}posted: {}", shown(part)))
+}
+
+fn shown(part: &Part) -> String {
+    match part {
+        Part::Text(text) => text.trim_end().to_owned(),
+        Part::Image(media) | Part::Document(media) => format!("[{}]", media.media_type),
+        Part::Stored(stored) => format!("[{} bytes, sha256 {}]", stored.bytes, stored.hash),
+    }
+}
+
+fn verify(store: &Files, id: Option<&str>) -> Result<ExitCode, Failure> {
+    let reports: Vec<_> = match id {
+        Some(id) => {
+            let id = args::resolve(store, id)?;
+            vec![(id, store.verify(id))]
+        }
+        None => store.verify_all()?.collect(),
+    };
+    let mut out = io::stdout().lock();
+    let mut is_sound = true;
+    for (id, report) in reports {
+        let report = match report {
+            Ok(report) => report,
+            Err(error) => {
+                is_sound = false;
+                if writeln!(out, "{id}  cannot be read: {error}").is_err() {
+                    break;
+                }
+                continue;
+            }
+        };
+        is_sound &= report.is_sound();
+        let line = match &report.problem {
+            Some(problem) => format!("CORRUPT line {}: {}", problem.line, problem.reason),
+            None if !report.is_sound() => format!(
+                "DAMAGED: {} large bodies missing, {} altered",
+                report.missing_blobs.len(),
+                report.altered_blobs.len()
+            ),
+            None => match report.torn_line {
+                Some(line) => format!("ok; line {line} is torn and will be cut off on opening"),
+                None => "ok".to_owned(),
+            },
+        };
+        let (commits, entries) = (report.commits, report.entries);
+        if writeln!(out, "{}  {commits} commits, {entries} entries  {line}", report.session).is_err()
+        {
+            break;
+        }
+    }
+    Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}

@@ -1,0 +1,22 @@
+//! Where bowline is put together.
+//!
+//! The only crate below the command line that reads the environment. In reading order:
+//!
+//! - [`environment`]: what the process was started with, and the user's folders.
+//! - [`config`]: the configuration and its layers.
+//! - [`provider`]: from a model's name to a model.
+//! - [`prompt`]: what a model is told before the user says anything.
+//! - [`permission`]: the gate of the permission modes.
+//! - [`Runtime`]: all of it together, which makes agents.
+#![deny(missing_docs)]
+
+pub mod config;
+pub mod environment;
+mod error;
+pub mod permission;
+pub mod prompt;
+pub mod provider;
+mod runtime;
+
+pub use error::ConfigError;
+pub use runtime::{Choice, Runtime};

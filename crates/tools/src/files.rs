@@ -1,0 +1,275 @@
+//! Files: what an agent knows of them, and writing them so that nobody sees them half written.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use bowline_agent::tool::{ToolContext, ToolError};
+
+use crate::workspace::Workspace;
+
+/// The largest file that is read or edited.
+pub(crate) const MAX_BYTES: u64 = 32 << 20;
+
+/// The name under which agents record what they know of files.
+const RECORD: &str = "file";
+
+/// What an agent has seen or written.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Seen {
+    /// The file itself, not a link to it.
+    path: String,
+    sha256: String,
+}
+
+/// A regular file that has been read whole.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// Where it is, links resolved.
+    pub(crate) path: PathBuf,
+    pub(crate) metadata: Metadata,
+    pub(crate) content: Vec<u8>,
+}
+
+impl Loaded {
+    /// Reads a file; `None` if there is none.
+    pub(crate) fn read(workspace: &Workspace, path: &Path) -> Result<Option<Self>, ToolError> {
+        let shown = workspace.shown(path);
+        let failed = |error: io::Error| ToolError::Failed(format!("cannot read {shown}: {error}"));
+        let path = match path.canonicalize() {
+            Ok(path) => path,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let metadata = path.metadata().map_err(failed)?;
+        if metadata.is_dir() {
+            return Err(ToolError::Failed(format!(
+                "{shown} is a folder; see what is in it with list"
+            )));
+        }
+        if !metadata.is_file() {
+            return Err(ToolError::Failed(format!("{shown} is no regular file")));
+        }
+        if metadata.len() > MAX_BYTES {
+            return Err(ToolError::Failed(format!(
+                "{shown} has {} MiB, more than the {} MiB that fit; look at parts with grep or bash",
+                metadata.len() >> 20,
+                MAX_BYTES >> 20
+            )));
+        }
+        let content = fs::read(&path).map_err(failed)?;
+        Ok(Some(Self { path, metadata, content }))
+    }
+
+    /// Fails unless the agent has seen the file as it is now.
+    pub(crate) fn check_seen(
+        &self,
+        workspace: &Workspace,
+        cx: &ToolContext,
+    ) -> Result<(), ToolError> {
+        let shown = workspace.shown(&self.path);
+        let seen = seen(cx, &self.path);
+        match seen {
+            Some(seen) if seen.sha256 == hash(&self.content) => Ok(()),
+            Some(_) => Err(ToolError::Failed(format!(
+                "{shown} has changed since you last read or wrote it; read it again first"
+            ))),
+            None => Err(ToolError::Failed(format!(
+                "{shown} exists but you have not read it; read it first"
+            ))),
+        }
+    }
+}
+
+/// Notes that the agent knows a file's content.
+pub(crate) fn remember(cx: &ToolContext, path: &Path, content: &[u8]) -> Result<(), ToolError> {
+    // A path that is no UTF-8 cannot have come from a model, and is never looked up exactly.
+    let seen = Seen { path: path.to_string_lossy().into_owned(), sha256: hash(content) };
+    cx.record(RECORD, &seen)
+}
+
+/// Notes that the agent's file is gone.
+pub(crate) fn forget(cx: &ToolContext, path: &Path) -> Result<(), ToolError> {
+    let seen = Seen { path: path.to_string_lossy().into_owned(), sha256: String::new() };
+    cx.record(RECORD, &seen)
+}
+
+fn seen(cx: &ToolContext, path: &Path) -> Option<Seen> {
+    let path = path.to_string_lossy();
+    let all = cx.recorded(RECORD);
+    let mut of_path = all.iter().rev().filter_map(|seen| seen.read::<Seen>().ok());
+    of_path.find(|seen| *seen.path == *path)
+}
+
+fn hash(content: &[u8]) -> String {
+    use std::fmt::Write as _;
+
+    Sha256::digest(content).iter().fold(String::with_capacity(64), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// Returns the file that writing to a path would write: links are followed, also to what does not
+/// exist yet.
+pub(crate) fn target(path: &Path) -> PathBuf {
+    let mut path = path.to_path_buf();
+    for _ in 0..40 {
+        match fs::read_link(&path) {
+            Ok(link) => path = path.parent().unwrap_or(Path::new("/")).join(link),
+            Err(_) => break,
+        }
+    }
+    match (path.parent().map(Path::canonicalize), path.file_name()) {
+        (Some(Ok(parent)), Some(name)) => parent.join(name),
+        (Some(_) | None, _) => path,
+    }
+}
+
+/// Gives a file new content in one step. A new file's folders are made; an existing one keeps its
+/// mode and, if that is allowed, its owner.
+///
+/// # Errors
+/// If it cannot be written; it is then unchanged, unless it has several names or stands in a folder
+/// in which nothing can be made, and so had to be written in place.
+pub(crate) fn replace(path: &Path, content: &[u8], existing: Option<&Metadata>) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    if existing.is_none() {
+        fs::create_dir_all(folder)?;
+    }
+    // Another name of the same file must go on naming the same file.
+    if existing.is_some_and(|meta| meta.nlink() > 1) {
+        return write_in_place(path, content);
+    }
+    match Draft::create(folder, existing.is_some()) {
+        Ok(draft) => draft.finish(path, content, existing),
+        Err(error) if existing.is_some() && error.kind() == io::ErrorKind::PermissionDenied => {
+            write_in_place(path, content)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn write_in_place(path: &Path, content: &[u8]) -> io::Result<()> {
+    OpenOptions::new().write(true).truncate(true).open(path)?.write_all(content)
+}
+
+/// A file that is not yet what it is going to be; removed when dropped.
+struct Draft {
+    path: PathBuf,
+    file: File,
+}
+
+impl Draft {
+    fn create(folder: &Path, is_private: bool) -> io::Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        loop {
+            let (pid, next) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+            let path = folder.join(format!(".bowline-{pid}-{next}.tmp"));
+            // What replaces a private file must at no time be readable by others.
+            let mode = if is_private { 0o600 } else { 0o666 };
+            match OpenOptions::new().write(true).create_new(true).mode(mode).open(&path) {
+                Ok(file) => return Ok(Self { path, file }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn finish(mut self, to: &Path, content: &[u8], existing: Option<&Metadata>) -> io::Result<()> {
+        self.file.write_all(content)?;
+        if let Some(existing) = existing {
+            let own = self.file.metadata()?;
+            if (own.uid(), own.gid()) != (existing.uid(), existing.gid()) {
+                // Only the superuser may give files away; others keep what they write.
+                let _ = std::os::unix::fs::fchown(
+                    &self.file,
+                    Some(existing.uid()),
+                    Some(existing.gid()),
+                );
+            }
+            self.file.set_permissions(existing.permissions())?;
+        }
+        fs::rename(&self.path, to)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // After a successful rename there is nothing of that name.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Says that a file is missing, and which ones the model may have meant.
+pub(crate) fn missing(workspace: &Workspace, path: &Path) -> ToolError {
+    let shown = workspace.shown(path);
+    let Some((folder, name)) = path.parent().zip(path.file_name()) else {
+        return ToolError::Failed(format!("there is no {shown}"));
+    };
+    let Ok(entries) = fs::read_dir(folder) else {
+        let there = path.ancestors().find(|ancestor| ancestor.is_dir()).unwrap_or(folder);
+        let there = workspace.shown(there);
+        return ToolError::Failed(format!(
+            "there is no {shown}: its folder is missing; {there} exists"
+        ));
+    };
+    let name = name.to_string_lossy().to_lowercase();
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut near: Vec<(usize, String)> = names
+        .map(|other| (distance(&name, &other.to_lowercase()), other))
+        .filter(|(distance, other)| *distance <= name.len().max(other.len()) / 2)
+        .collect();
+    near.sort();
+    let near: Vec<String> = near
+        .iter()
+        .take(3)
+        .map(|(_, other)| workspace.shown(&folder.join(other)).to_string())
+        .collect();
+    ToolError::Failed(if near.is_empty() {
+        format!("there is no {shown}")
+    } else {
+        format!("there is no {shown}; did you mean {}?", near.join(" or "))
+    })
+}
+
+/// Returns how many characters to insert, remove or replace to get from one name to the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let above = row.get(j + 1).copied().unwrap_or(usize::MAX);
+            let cost = (diagonal + usize::from(x != *y)).min(left + 1).min(above + 1);
+            diagonal = above;
+            if let Some(cell) = row.get_mut(j) {
+                *cell = left;
+            }
+            left = cost;
+        }
+        if let Some(cell) = row.last_mut() {
+            *cell = left;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_are_those_of_levenshtein() {
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("abc", ""), 3);
+        assert_eq!(distance("main.rs", "main.rs"), 0);
+    }
+}

@@ -1,0 +1,277 @@
+//! Commands: starting them, hearing of their end, and leaving nothing of them behind.
+//!
+//! Commands are started by one small helper process per [`Processes`], made at first use. It is the
+//! reaper of everything that descends from the commands, so that it finds also what has left its
+//! process group, and it sees when bowline is gone, however it went, and ends it all. It has no
+//! terminal and an empty environment, and it keeps how each command ended in a file.
+//!
+//! Without a helper (see [`Helper`]) a command runs in a process group of bowline's own: what
+//! leaves the group is not found when the command is ended, what runs when bowline is killed runs
+//! on, and nobody notes how it ended.
+
+#[cfg(target_os = "linux")]
+mod child;
+#[cfg(target_os = "linux")]
+mod family;
+#[cfg(target_os = "linux")]
+mod helper;
+mod link;
+mod output;
+mod plain;
+mod protocol;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use link::{Link, Order};
+use protocol::Start;
+
+pub use protocol::{Cause, Status};
+
+/// The argument that makes a bowline binary a helper; nobody else may use it.
+const HELPER_ARGUMENT: &str = "__bowline-helper";
+
+/// Whether this program has called [`helper`], so that it can be executed again as one.
+static CAN_BE_HELPER: AtomicBool = AtomicBool::new(false);
+
+/// Serves as helper process if this process was started as one, and then never returns.
+///
+/// A program that wants to be its own helper calls this first thing in `main`, before it starts
+/// threads or prints anything. It costs nothing when the process is no helper.
+pub fn helper() {
+    CAN_BE_HELPER.store(true, Ordering::Relaxed);
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == HELPER_ARGUMENT) && arguments.next().is_none()
+    {
+        std::process::exit(serve());
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn serve() -> i32 {
+    use std::os::fd::AsFd;
+
+    child::close_inherited();
+    let _ = rustix::thread::set_name(c"bowline-helper");
+    let socket = std::io::stdin().as_fd().try_clone_to_owned();
+    let is_socket = |fd: &std::os::fd::OwnedFd| rustix::net::sockopt::socket_type(fd).is_ok();
+    match socket.ok().filter(is_socket) {
+        Some(socket) => i32::from(helper::serve(socket.into()).is_err()),
+        None => 2,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn serve() -> i32 {
+    2
+}
+
+/// Which program is the helper process.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Helper {
+    /// This program itself if its `main` calls [`helper`], otherwise none. Linux only.
+    #[default]
+    Own,
+    /// A program whose `main` calls [`helper`], such as `bowline-helper`. Linux only.
+    Program(PathBuf),
+    /// None: see the [module](self) on what is lost.
+    None,
+}
+
+/// Starts commands, and ends all of them when it is dropped.
+#[derive(Debug, Default)]
+pub struct Processes {
+    helper: Helper,
+    next: AtomicU64,
+    link: Mutex<Option<Link>>,
+}
+
+/// A command to run.
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// Whose it is: names separated by slashes; who owns `a` owns `a/b`.
+    pub owner: String,
+    /// The program's absolute path.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// The folder it runs in.
+    pub cwd: PathBuf,
+    /// Its whole environment.
+    pub environment: Vec<(String, String)>,
+    /// The file that takes standard output and standard error in the order in which they come.
+    /// What is in it stays.
+    pub output: PathBuf,
+    /// The file that takes how it ended, as a JSON [`Status`].
+    pub status: PathBuf,
+    /// The bytes in the output file from which on the command is killed.
+    pub max_output: u64,
+    /// Whether [`Running::write`] reaches its standard input; otherwise that is empty.
+    pub stdin: bool,
+}
+
+/// A command that cannot be started or whose end nobody can know.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// The helper process cannot be started.
+    #[error("the helper process {} cannot be started: {source}", program.display())]
+    Helper {
+        /// Its program.
+        program: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The command cannot be started.
+    #[error("{0}")]
+    Refused(String),
+    /// The helper process ended while the command ran; the command was killed with it.
+    #[error("the helper process ended unexpectedly and took the command with it")]
+    Lost,
+}
+
+impl Processes {
+    /// Makes a starter of commands that uses a helper; nothing happens until the first command.
+    pub fn new(helper: Helper) -> Self {
+        Self { helper, ..Self::default() }
+    }
+
+    /// Starts a command.
+    ///
+    /// Must be called within a tokio runtime with IO, in which what belongs to all commands lives.
+    ///
+    /// # Errors
+    /// [`ProcessError::Helper`]; that the command itself cannot be started is known only to
+    /// [`Running::exit`].
+    pub async fn start(&self, command: Command) -> Result<Running, ProcessError> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let orders = self.orders()?;
+        let (tell, exited) = oneshot::channel();
+        let start = Start {
+            id,
+            owner: command.owner,
+            program: command.program,
+            arguments: command.arguments,
+            cwd: command.cwd,
+            environment: command.environment,
+            output: command.output,
+            status: command.status,
+            max_output: command.max_output,
+            stdin: command.stdin,
+        };
+        let start = Order::Start { start: Box::new(start), exited: tell };
+        orders.send(start).await.map_err(|_| ProcessError::Lost)?;
+        Ok(Running { id, orders, exited, is_over: false })
+    }
+
+    /// Ends all commands of an owner and everything they have started, also what commands that are
+    /// over have left behind; returns when nothing is left of them.
+    ///
+    /// They are asked to end and after `grace` are killed.
+    pub async fn end_owner(&self, owner: &str, grace: Duration) {
+        let Some(orders) = self.live_orders() else { return };
+        let (done, ended) = oneshot::channel();
+        let order = Order::EndOwner { owner: owner.to_owned(), grace, done };
+        if orders.send(order).await.is_ok() {
+            // The link drops its end when the helper is gone, and the commands with it.
+            let _ = ended.await;
+        }
+    }
+
+    /// Ends all commands and the helper; returns when nothing is left of them.
+    ///
+    /// Dropping does the same without waiting for it.
+    pub async fn close(&self) {
+        let link = self.lock().take();
+        if let Some(link) = link {
+            link.close().await;
+        }
+    }
+
+    /// Returns where to send orders, starting the helper if there is none.
+    fn orders(&self) -> Result<mpsc::Sender<Order>, ProcessError> {
+        let mut link = self.lock();
+        if let Some(link) = link.as_ref().filter(|link| link.is_live()) {
+            return Ok(link.orders());
+        }
+        let new = match &self.helper {
+            #[cfg(target_os = "linux")]
+            Helper::Own if CAN_BE_HELPER.load(Ordering::Relaxed) => {
+                // This very file, even if another has taken its place meanwhile.
+                Link::to_helper("/proc/self/exe".into())?
+            }
+            #[cfg(target_os = "linux")]
+            Helper::Program(program) => Link::to_helper(program.clone())?,
+            #[cfg(not(target_os = "linux"))]
+            Helper::Program(_) => Link::plain(),
+            Helper::Own | Helper::None => Link::plain(),
+        };
+        let orders = new.orders();
+        *link = Some(new);
+        Ok(orders)
+    }
+
+    fn live_orders(&self) -> Option<mpsc::Sender<Order>> {
+        self.lock().as_ref().filter(|link| link.is_live()).map(Link::orders)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Link>> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A command that was started. Dropping it before it is over ends it.
+#[derive(Debug)]
+pub struct Running {
+    id: u64,
+    orders: mpsc::Sender<Order>,
+    exited: oneshot::Receiver<Result<Status, ProcessError>>,
+    is_over: bool,
+}
+
+impl Running {
+    /// Waits until the command's first process is over; what it has started may live on.
+    ///
+    /// Dropping the future loses nothing, but once it is done it must not be asked again.
+    ///
+    /// # Errors
+    /// If the command could not be started or the helper was lost.
+    pub async fn exit(&mut self) -> Result<Status, ProcessError> {
+        let exited = (&mut self.exited).await.unwrap_or(Err(ProcessError::Lost));
+        self.is_over = true;
+        exited
+    }
+
+    /// Ends the command and everything it has started; returns when nothing is left of it.
+    pub async fn end(&mut self, grace: Duration) {
+        let (done, ended) = oneshot::channel();
+        let order = Order::End { id: self.id, grace, done: Some(done) };
+        if self.orders.send(order).await.is_ok() {
+            let _ = ended.await;
+        }
+    }
+
+    /// Writes to the command's standard input, and closes it if asked to.
+    pub async fn write(&self, text: String, close: bool) {
+        // A command that is over reads no more.
+        let _ = self.orders.send(Order::Write { id: self.id, text, close }).await;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let order = Order::End { id: self.id, grace: Duration::ZERO, done: None };
+            // If the queue is full the order still must arrive.
+            if let Err(mpsc::error::TrySendError::Full(order)) = self.orders.try_send(order)
+                && let Ok(runtime) = tokio::runtime::Handle::try_current()
+            {
+                let orders = self.orders.clone();
+                runtime.spawn(async move { orders.send(order).await });
+            }
+        }
+    }
+}

@@ -1,0 +1,481 @@
+//! The helper process: starts commands, and outlives bowline just long enough to end them.
+//!
+//! It is one thread around one `poll`: the socket to bowline, and a pipe that signal handlers write
+//! to. While nothing happens it does not wake up, except to watch the size of output files.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, wait};
+
+use super::child::{dies_with_parent, wake_on};
+use super::family::{self, Process};
+use super::output::{now_ms, open_output, write_status};
+use super::protocol::{Answer, Cause, CommandId, Request, Start, Status};
+
+/// The variable by which a process that has left its group is still known as a command's.
+const TAG: &str = "BOWLINE_COMMAND";
+
+/// How often output files are measured.
+const MEASURE: Duration = Duration::from_millis(250);
+
+/// How long to wait between two rounds of killing what would not go.
+const ROUND: Duration = Duration::from_millis(5);
+
+/// Serves bowline over standard input until it is gone, then ends everything and returns.
+pub(super) fn serve(socket: UnixStream) -> io::Result<()> {
+    let parent = getppid();
+    // No terminal, so that Ctrl-C reaches bowline alone.
+    let _ = rustix::process::setsid();
+    rustix::process::set_child_subreaper(Some(getpid()))?;
+    let (wakes, waker) = rustix::pipe::pipe_with(
+        rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK,
+    )?;
+    let (stops, stopper) = rustix::pipe::pipe_with(
+        rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK,
+    )?;
+    wake_on(Signal::CHILD, waker.try_clone()?)?;
+    // The signal comes when the *thread* that started the helper ends, so it only asks to look.
+    wake_on(Signal::USR1, waker)?;
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        wake_on(signal, stopper.try_clone()?)?;
+    }
+    rustix::process::set_parent_process_death_signal(Some(Signal::USR1))?;
+    let helper = Helper { socket, wakes, stops, parent, commands: Vec::new(), owners: Vec::new() };
+    helper.run();
+    Ok(())
+}
+
+struct Helper {
+    socket: UnixStream,
+    wakes: OwnedFd,
+    stops: OwnedFd,
+    parent: Option<Pid>,
+    /// Commands that run, and commands that are over but may have left processes behind.
+    commands: Vec<Running>,
+    /// Who waits for all commands of an owner to be gone.
+    owners: Vec<(u64, String)>,
+}
+
+struct Running {
+    id: CommandId,
+    owner: String,
+    pid: i32,
+    tag: String,
+    output: File,
+    max_output: u64,
+    status: PathBuf,
+    started_ms: u64,
+    stdin: Option<Input>,
+    is_over: bool,
+    cause: Option<Cause>,
+    ending: Option<Ending>,
+}
+
+/// What is still to be written to a command's standard input.
+struct Input {
+    pipe: ChildStdin,
+    pending: VecDeque<u8>,
+    close: bool,
+}
+
+/// A command that is made to end.
+struct Ending {
+    kill_at: Instant,
+    killed_at: Option<Instant>,
+    is_asked: bool,
+}
+
+/// What the loop woke up for.
+struct Woken {
+    request: bool,
+    stop: bool,
+}
+
+impl Helper {
+    fn run(mut self) {
+        let mut inbox = Vec::new();
+        // Whatever goes wrong, nothing may be left behind.
+        while matches!(self.turn(&mut inbox), Ok(true)) {}
+        self.end_everything();
+    }
+
+    /// Sleeps, does what there is to do, and tells whether to go on.
+    fn turn(&mut self, inbox: &mut Vec<u8>) -> io::Result<bool> {
+        let woken = self.sleep()?;
+        self.reap()?;
+        let is_parent_gone = getppid() != self.parent;
+        if woken.stop || is_parent_gone || (woken.request && !self.serve_inbox(inbox)?) {
+            return Ok(false);
+        }
+        self.feed();
+        self.measure();
+        self.pursue()?;
+        Ok(true)
+    }
+
+    /// Sleeps until there is something to do.
+    fn sleep(&self) -> io::Result<Woken> {
+        let mut fds = vec![
+            PollFd::new(&self.socket, PollFlags::IN),
+            PollFd::new(&self.wakes, PollFlags::IN),
+            PollFd::new(&self.stops, PollFlags::IN),
+        ];
+        let inputs = self.commands.iter().filter_map(|command| command.stdin.as_ref());
+        let waiting = inputs.filter(|input| !input.pending.is_empty());
+        fds.extend(waiting.map(|input| PollFd::new(&input.pipe, PollFlags::OUT)));
+        let timeout = self.timeout().and_then(|timeout| Timespec::try_from(timeout).ok());
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let is_ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
+        let woken = Woken { request: is_ready(0), stop: is_ready(2) };
+        let mut bytes = [0; 64];
+        while matches!(rustix::io::read(&self.wakes, &mut bytes), Ok(1..)) {}
+        Ok(woken)
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let ends = self.commands.iter().filter_map(|command| command.ending.as_ref()).map(|end| {
+            if end.killed_at.is_some() { ROUND } else { end.kill_at.saturating_duration_since(now) }
+        });
+        let measure = (!self.commands.is_empty()).then_some(MEASURE);
+        ends.chain(measure).min()
+    }
+
+    /// Collects the processes that are over.
+    fn reap(&mut self) -> io::Result<()> {
+        let mut is_any = false;
+        let has_children = loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => {
+                    is_any = true;
+                    self.exited(pid.as_raw_pid(), status)?;
+                }
+                Ok(None) => break true,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => break false,
+            }
+        };
+        if !has_children {
+            for command in std::mem::take(&mut self.commands) {
+                self.gone(&command)?;
+            }
+        } else if is_any {
+            self.forget()?;
+        }
+        Ok(())
+    }
+
+    /// Takes note that a child is over; of an orphan nobody wants to know.
+    fn exited(&mut self, pid: i32, status: WaitStatus) -> io::Result<()> {
+        let is_it = |command: &&mut Running| command.pid == pid && !command.is_over;
+        let Some(command) = self.commands.iter_mut().find(is_it) else { return Ok(()) };
+        command.is_over = true;
+        command.stdin = None;
+        let status = Status {
+            pid,
+            code: status.exit_status(),
+            signal: status.terminating_signal(),
+            started_ms: command.started_ms,
+            ended_ms: now_ms(),
+            cause: command.cause,
+        };
+        // A full disk must not keep bowline from hearing of it.
+        let _ = write_status(&command.status, &status);
+        let id = command.id;
+        self.answer(&Answer::Exited { id, status })
+    }
+
+    /// Drops the commands that are over and have left nothing behind.
+    fn forget(&mut self) -> io::Result<()> {
+        if self.commands.iter().all(|command| !command.is_over) {
+            return Ok(());
+        }
+        let is_command = |pid: &i32| self.commands.iter().any(|command| command.pid == *pid);
+        let is_all_known = family::own_children().iter().all(is_command);
+        let all = if is_all_known { Vec::new() } else { family::snapshot() };
+        let is_left =
+            |command: &Running| !command.is_over || !self.members(command, &all).is_empty();
+        let kept: Vec<bool> = self.commands.iter().map(is_left).collect();
+        let mut kept = kept.into_iter();
+        let (commands, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.commands)
+            .into_iter()
+            .partition(|_| kept.next().unwrap_or(false));
+        self.commands = commands;
+        gone.iter().try_for_each(|command| self.gone(command))
+    }
+
+    /// Tells bowline, if it asked, that nothing is left of a command.
+    fn gone(&mut self, command: &Running) -> io::Result<()> {
+        if command.ending.as_ref().is_some_and(|ending| ending.is_asked) {
+            self.answer(&Answer::Ended { id: command.id })?;
+        }
+        self.answer_owners()
+    }
+
+    fn answer_owners(&mut self) -> io::Result<()> {
+        let commands = &self.commands;
+        let is_gone = |owner: &String| !commands.iter().any(|command| command.is_owned_by(owner));
+        let gone: Vec<u64> =
+            self.owners.iter().filter(|(_, owner)| is_gone(owner)).map(|(id, _)| *id).collect();
+        self.owners.retain(|(ticket, _)| !gone.contains(ticket));
+        gone.into_iter().try_for_each(|ticket| self.answer(&Answer::OwnerEnded { ticket }))
+    }
+
+    /// Reads and does what bowline asks; `false` when bowline is gone.
+    fn serve_inbox(&mut self, inbox: &mut Vec<u8>) -> io::Result<bool> {
+        let mut bytes = [0; 16 * 1024];
+        match self.socket.read(&mut bytes) {
+            Ok(0) => return Ok(false),
+            Ok(read) => inbox.extend(bytes.iter().take(read)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
+            Err(_) => return Ok(false),
+        }
+        while let Some(end) = inbox.iter().position(|byte| *byte == b'\n') {
+            let rest = inbox.split_off(end + 1);
+            let line = std::mem::replace(inbox, rest);
+            match serde_json::from_slice(&line) {
+                Ok(request) => self.serve(request)?,
+                Err(_) => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    fn serve(&mut self, request: Request) -> io::Result<()> {
+        match request {
+            Request::Start(start) => {
+                let id = start.id;
+                match Running::start(*start) {
+                    Ok(command) => {
+                        let pid = command.pid;
+                        self.commands.push(command);
+                        self.answer(&Answer::Started { id, pid })
+                    }
+                    Err(error) => self.answer(&Answer::Refused { id, error }),
+                }
+            }
+            Request::Write { id, text, close } => {
+                let mut commands = self.commands.iter_mut();
+                let command = commands.find(|command| command.id == id);
+                if let Some(input) = command.and_then(|command| command.stdin.as_mut()) {
+                    input.pending.extend(text.into_bytes());
+                    input.close |= close;
+                }
+                Ok(())
+            }
+            Request::End { id, grace_ms } => {
+                let is_it = |command: &Running| command.id == id;
+                if !self.commands.iter().any(is_it) {
+                    return self.answer(&Answer::Ended { id });
+                }
+                self.end(is_it, Duration::from_millis(grace_ms), Cause::Asked);
+                Ok(())
+            }
+            Request::EndOwner { ticket, owner, grace_ms } => {
+                let grace = Duration::from_millis(grace_ms);
+                self.end(|command| command.is_owned_by(&owner), grace, Cause::Asked);
+                self.owners.push((ticket, owner));
+                self.answer_owners()
+            }
+        }
+    }
+
+    /// Asks commands to end, and their descendants with them.
+    fn end(&mut self, which: impl Fn(&Running) -> bool, grace: Duration, cause: Cause) {
+        let all = family::snapshot();
+        let now = Instant::now();
+        let chosen: Vec<usize> = (0..self.commands.len())
+            .filter(|at| self.commands.get(*at).is_some_and(&which))
+            .collect();
+        for at in chosen {
+            let Some(command) = self.commands.get(at) else { continue };
+            let members = self.members(command, &all);
+            let signal = if grace.is_zero() { Signal::KILL } else { Signal::TERM };
+            family::signal_all(&members, signal);
+            let Some(command) = self.commands.get_mut(at) else { continue };
+            let is_asked = cause == Cause::Asked
+                || command.ending.as_ref().is_some_and(|ending| ending.is_asked);
+            let killed_at = grace.is_zero().then_some(now);
+            command.ending = Some(Ending { kill_at: now + grace, killed_at, is_asked });
+            command.cause = command.cause.or(Some(cause));
+        }
+    }
+
+    /// Kills what has not ended in its time.
+    fn pursue(&mut self) -> io::Result<()> {
+        let now = Instant::now();
+        let is_due = |command: &Running| {
+            command.ending.as_ref().is_some_and(|ending| match ending.killed_at {
+                None => now >= ending.kill_at,
+                Some(killed_at) => now >= killed_at + ROUND,
+            })
+        };
+        if !self.commands.iter().any(is_due) {
+            return Ok(());
+        }
+        let all = family::snapshot();
+        for command in self.commands.iter().filter(|command| is_due(command)) {
+            family::signal_all(&self.members(command, &all), Signal::KILL);
+        }
+        for command in self.commands.iter_mut().filter(|command| is_due(command)) {
+            if let Some(ending) = &mut command.ending {
+                ending.killed_at = Some(now);
+            }
+        }
+        self.forget()
+    }
+
+    /// Writes what waits to be written to commands.
+    fn feed(&mut self) {
+        for command in &mut self.commands {
+            let Some(input) = &mut command.stdin else { continue };
+            let result = input.feed();
+            let is_done = input.close && input.pending.is_empty();
+            if is_done || result.is_err() {
+                command.stdin = None;
+            }
+        }
+    }
+
+    /// Kills the commands that have written too much.
+    fn measure(&mut self) {
+        let is_too_much = |command: &Running| {
+            command.ending.is_none()
+                && command.output.metadata().is_ok_and(|meta| meta.len() > command.max_output)
+        };
+        if self.commands.iter().any(is_too_much) {
+            self.end(is_too_much, Duration::ZERO, Cause::Output);
+        }
+    }
+
+    /// Finds what runs of a command: its first process, whatever descends from it, and orphans that
+    /// it has left, known by their group or by the variable they were born with.
+    fn members(&self, command: &Running, all: &[Process]) -> Vec<Process> {
+        let me = getpid().as_raw_pid();
+        let is_alone = self.commands.len() == 1;
+        let is_first =
+            |pid: i32| self.commands.iter().any(|other| !other.is_over && other.pid == pid);
+        let is_root = |process: &&Process| {
+            let pid = process.pid.as_raw_pid();
+            if is_first(pid) {
+                return pid == command.pid;
+            }
+            process.group == command.pid
+                || match process.variable(TAG) {
+                    Some(tag) if tag.starts_with(&tag_prefix()) => tag == command.tag,
+                    // It hides where it comes from, which tells enough if nobody else can be meant.
+                    Some(_) | None => is_alone,
+                }
+        };
+        let roots = all.iter().filter(|process| process.parent == me).filter(is_root);
+        let roots: Vec<i32> = roots.map(|process| process.pid.as_raw_pid()).collect();
+        if roots.is_empty() { Vec::new() } else { family::descendants(all, roots) }
+    }
+
+    /// Kills all there is, again and again until nothing is left.
+    fn end_everything(mut self) {
+        for command in &mut self.commands {
+            command.cause = command.cause.or(Some(Cause::Orphaned));
+        }
+        let me = getpid().as_raw_pid();
+        loop {
+            let all = family::snapshot();
+            let mut descendants = family::descendants(&all, [me]);
+            descendants.retain(|process| process.pid.as_raw_pid() != me);
+            let is_reached = family::signal_all(&descendants, Signal::KILL);
+            // Answers go nowhere now; the status files are still written.
+            let _ = self.reap();
+            if family::own_children().is_empty() || (!is_reached && !descendants.is_empty()) {
+                return;
+            }
+            let mut fds = [PollFd::new(&self.wakes, PollFlags::IN)];
+            let _ = poll(&mut fds, Timespec::try_from(ROUND).ok().as_ref());
+            let mut bytes = [0; 64];
+            while matches!(rustix::io::read(&self.wakes, &mut bytes), Ok(1..)) {}
+        }
+    }
+
+    fn answer(&mut self, answer: &Answer) -> io::Result<()> {
+        let mut line = serde_json::to_vec(answer)?;
+        line.push(b'\n');
+        self.socket.write_all(&line)
+    }
+}
+
+impl Running {
+    fn start(start: Start) -> Result<Self, String> {
+        let output = open_output(&start.output)
+            .map_err(|error| format!("cannot write {}: {error}", start.output.display()))?;
+        let tag = format!("{}{}", tag_prefix(), start.id);
+        let mut command = Command::new(&start.program);
+        command
+            .args(&start.arguments)
+            .current_dir(&start.cwd)
+            .env_clear()
+            .envs(start.environment)
+            .env(TAG, &tag)
+            .process_group(0)
+            .stdin(if start.stdin { Stdio::piped() } else { Stdio::null() })
+            .stdout(output.try_clone().map_err(|error| error.to_string())?)
+            .stderr(output.try_clone().map_err(|error| error.to_string())?);
+        dies_with_parent(&mut command);
+        let mut child = command.spawn().map_err(|error| {
+            let (program, cwd) = (start.program.display(), start.cwd.display());
+            format!("cannot run {program} in {cwd}: {error}")
+        })?;
+        let stdin = child.stdin.take().and_then(|pipe| {
+            rustix::io::ioctl_fionbio(pipe.as_fd(), true).ok()?;
+            Some(Input { pipe, pending: VecDeque::new(), close: false })
+        });
+        Ok(Self {
+            id: start.id,
+            owner: start.owner,
+            pid: child.id().cast_signed(),
+            tag,
+            output,
+            max_output: start.max_output,
+            status: start.status,
+            started_ms: now_ms(),
+            stdin,
+            is_over: false,
+            cause: None,
+            ending: None,
+        })
+    }
+
+    fn is_owned_by(&self, owner: &str) -> bool {
+        let rest = self.owner.strip_prefix(owner);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+impl Input {
+    fn feed(&mut self) -> io::Result<()> {
+        while !self.pending.is_empty() {
+            let (next, _) = self.pending.as_slices();
+            match self.pipe.write(next) {
+                Ok(written) => drop(self.pending.drain(..written)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn tag_prefix() -> String {
+    format!("{}-", getpid().as_raw_pid())
+}

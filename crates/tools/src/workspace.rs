@@ -1,0 +1,100 @@
+//! Where tools work.
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use bowline_agent::tool::{ToolContext, ToolError};
+
+use crate::environment::Environment;
+use crate::process::Processes;
+
+/// Where tools work: a folder, an environment, and a way to run commands.
+#[derive(Debug, Clone)]
+pub struct Workspace {
+    /// The absolute path of the folder from which relative paths start and in which commands run.
+    pub cwd: PathBuf,
+    /// What commands see of the environment.
+    pub environment: Environment,
+    /// What starts commands; agents of one session share it.
+    pub processes: Arc<Processes>,
+    /// A folder for output of sessions that have none of their own; it is made when needed.
+    pub scratch: PathBuf,
+}
+
+impl Workspace {
+    /// Returns an absolute path without `.` and `..`, which are resolved by name alone.
+    pub(crate) fn resolve(&self, path: &str) -> PathBuf {
+        let path = match (path.strip_prefix("~/"), self.environment.get("HOME")) {
+            (Some(rest), Some(home)) => Path::new(home).join(rest),
+            (Some(_), None) | (None, _) => self.cwd.join(path),
+        };
+        normalize(&path)
+    }
+
+    /// Returns a path as the model should see it: relative if it is in the working folder.
+    pub(crate) fn shown<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
+        let relative = path.strip_prefix(&self.cwd).ok();
+        relative.filter(|path| !path.as_os_str().is_empty()).unwrap_or(path).display()
+    }
+
+    /// Returns the folder for what tools keep of a session; it may not exist yet.
+    pub(crate) fn folder(&self, cx: &ToolContext) -> PathBuf {
+        cx.folder().map_or_else(|| self.scratch.join(cx.session.to_string()), Path::to_path_buf)
+    }
+}
+
+/// A file larger than this is not read on a thread that serves others too.
+///
+/// Handing the work over costs as much as reading and hashing some tens of kilobytes.
+const LARGE: u64 = 256 * 1024;
+
+/// Does work on a file, on a thread of its own if the file is large.
+pub(crate) async fn off_thread_if_large<T: Send + 'static>(
+    path: PathBuf,
+    work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
+) -> Result<T, ToolError> {
+    if path.metadata().is_ok_and(|meta| meta.len() > LARGE) {
+        let done = tokio::task::spawn_blocking(work).await;
+        done.unwrap_or_else(|error| Err(ToolError::Fatal(error.into())))
+    } else {
+        work()
+    }
+}
+
+/// Removes `.` and `..` from an absolute path by name alone.
+fn normalize(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => drop(normal.pop()),
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
+                normal.push(component);
+            }
+        }
+    }
+    normal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_resolved_by_name() {
+        let mut environment = Environment::default();
+        environment.set("HOME", "/home/me");
+        let workspace = Workspace {
+            cwd: "/work/here".into(),
+            environment,
+            processes: Arc::default(),
+            scratch: "/tmp/x".into(),
+        };
+        assert_eq!(workspace.resolve("a/./b/../c"), Path::new("/work/here/a/c"));
+        assert_eq!(workspace.resolve("../../../../etc"), Path::new("/etc"));
+        assert_eq!(workspace.resolve("~/x"), Path::new("/home/me/x"));
+        assert_eq!(workspace.resolve(""), Path::new("/work/here"));
+        assert_eq!(workspace.shown(Path::new("/work/here/a")).to_string(), "a");
+        assert_eq!(workspace.shown(Path::new("/work/here")).to_string(), "/work/here");
+    }
+}

@@ -1,0 +1,59 @@
+//! Writing whole files.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use bowline_agent::tool::{Access, Tool, ToolContext, ToolError, ToolOutput};
+
+use crate::files::{self, Loaded};
+use crate::workspace::Workspace;
+
+/// The tool `write`.
+#[derive(Debug)]
+pub struct Write {
+    workspace: Workspace,
+}
+
+/// Writes a whole file and makes its folders. An existing file must have been read first.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct WriteInput {
+    #[serde(alias = "file_path")]
+    path: String,
+    content: String,
+}
+
+impl Write {
+    /// Makes the tool for a workspace.
+    pub fn new(workspace: Workspace) -> Self {
+        Self { workspace }
+    }
+}
+
+impl Tool for Write {
+    const NAME: &'static str = "write";
+    type Input = WriteInput;
+
+    fn access(&self, input: &WriteInput) -> Access {
+        Access::write(self.workspace.resolve(&input.path))
+    }
+
+    async fn run(&self, input: WriteInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
+        let path = self.workspace.resolve(&input.path);
+        let existing = Loaded::read(&self.workspace, &path)?;
+        if let Some(existing) = &existing {
+            existing.check_seen(&self.workspace, cx)?;
+        }
+        let target =
+            existing.as_ref().map_or_else(|| files::target(&path), |file| file.path.clone());
+        let metadata = existing.as_ref().map(|file| &file.metadata);
+        let shown = self.workspace.shown(&path);
+        files::replace(&target, input.content.as_bytes(), metadata)
+            .map_err(|error| ToolError::Failed(format!("cannot write {shown}: {error}")))?;
+        // Only now do all folders exist, so that links in them can be resolved.
+        let target = target.canonicalize().unwrap_or(target);
+        files::remember(cx, &target, input.content.as_bytes())?;
+        let lines = input.content.lines().count();
+        let done = if existing.is_some() { "wrote" } else { "created" };
+        Ok(format!("{done} {shown} ({lines} lines)").into())
+    }
+}

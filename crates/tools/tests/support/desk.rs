@@ -1,0 +1,115 @@
+//! What the tests of this crate share.
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bowline_agent::id::SystemSource;
+use bowline_agent::tool::{DynTool, Tool, ToolContext, ToolError, ToolOutput};
+use bowline_llm::{Part, text_of};
+use bowline_tools::process::{Helper, Processes};
+use bowline_tools::{Environment, Workspace};
+use rustix::process::Pid;
+use serde_json::Value;
+
+/// A folder to work in, a folder for what tools keep, and a way to call tools.
+pub(crate) struct Desk {
+    pub(crate) root: tempfile::TempDir,
+    pub(crate) workspace: Workspace,
+    pub(crate) cx: ToolContext,
+}
+
+impl Desk {
+    pub(crate) fn new() -> Self {
+        Self::with(Helper::Program(env!("CARGO_BIN_EXE_bowline-helper").into()))
+    }
+
+    pub(crate) fn with(helper: Helper) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let cwd = root.path().canonicalize().unwrap().join("work");
+        std::fs::create_dir(&cwd).unwrap();
+        let mut environment = Environment::default();
+        environment.set("PATH", "/usr/local/bin:/usr/bin:/bin");
+        let workspace = Workspace {
+            cwd,
+            environment,
+            processes: Arc::new(Processes::new(helper)),
+            scratch: root.path().join("scratch"),
+        };
+        let kept = Some(root.path().join("session"));
+        let cx = ToolContext::standalone(Arc::new(SystemSource), kept);
+        Self { root, workspace, cx }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.workspace.cwd.join(name)
+    }
+
+    pub(crate) fn put(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    pub(crate) fn get(&self, name: &str) -> String {
+        String::from_utf8(std::fs::read(self.path(name)).unwrap()).unwrap()
+    }
+
+    /// Calls a tool as the loop does.
+    pub(crate) async fn call(
+        &self,
+        tool: impl Tool,
+        arguments: Value,
+    ) -> Result<String, ToolError> {
+        self.parts(tool, arguments).await.map(|parts| text_of(&parts))
+    }
+
+    pub(crate) async fn parts(
+        &self,
+        tool: impl Tool,
+        arguments: Value,
+    ) -> Result<Vec<Part>, ToolError> {
+        let prepared = Arc::new(tool).prepare(&arguments.to_string())?;
+        match (prepared.run)(self.cx.clone()).await? {
+            ToolOutput::Content(parts) => Ok(parts),
+            ToolOutput::Waiting(wake) => panic!("the tool waits for {wake:?}"),
+        }
+    }
+}
+
+/// Waits until something holds.
+pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+}
+
+/// Waits until commands have written their process ids to files, and returns them.
+pub(crate) async fn pids<const N: usize>(folder: &Path, names: [&str; N]) -> [Pid; N] {
+    let read = |name: &str| -> Option<Pid> {
+        let text = std::fs::read_to_string(folder.join(name)).ok()?;
+        text.strip_suffix('\n').and_then(|pid| Pid::from_raw(pid.trim().parse().ok()?))
+    };
+    until("all pid files are there", || names.iter().all(|name| read(name).is_some())).await;
+    names.map(|name| read(name).unwrap())
+}
+
+/// Tells whether a process exists, other than as a zombie.
+pub(crate) fn is_alive(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap().starts_with(" Z"))
+}
+
+/// Returns the text of a failure that the model is told.
+pub(crate) fn failure(result: Result<String, ToolError>) -> String {
+    match result {
+        Err(ToolError::Failed(text)) => text,
+        Ok(text) => panic!("it did not fail: {text}"),
+        Err(ToolError::TimedOut(text)) => panic!("it timed out: {text}"),
+        Err(ToolError::Fatal(error)) => panic!("it was fatal: {error}"),
+    }
+}
