@@ -95,7 +95,8 @@ fn finish(handle: &SessionHandle, outcome: &Outcome, printer: &mut Printer) {
     if !outcome.undelivered.is_empty() {
         let count = outcome.undelivered.len();
         let id = handle.session_id();
-        printer.note(&format!("{count} message(s) not delivered; see `bowline sessions show {id}`"));
+        printer
+            .note(&format!("{count} message(s) not delivered; see `bowline sessions show {id}`"));
     }
     if let Some(complaint) = exit::complaint(outcome) {
         printer.note(&complaint);

@@ -67,9 +67,9 @@ pub(crate) fn code_of(outcome: &Outcome) -> ExitCode {
         Ending::NeedsApproval => 4,
         Ending::Canceled(CancelReason::User) => 130,
         Ending::Canceled(CancelReason::Shutdown) => 143,
-        Ending::Canceled(
-            CancelReason::Timeout | CancelReason::Parent | CancelReason::Provider,
-        ) => 1,
+        Ending::Canceled(CancelReason::Timeout | CancelReason::Parent | CancelReason::Provider) => {
+            1
+        }
         Ending::Failed(error) => match error.kind {
             RunErrorKind::Model(kind) => model_code(kind),
             RunErrorKind::Stop

@@ -21,7 +21,11 @@ fn main() -> ExitCode {
         Err(error) => {
             // Help and version are no errors; where they cannot be printed nobody is left to tell.
             let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(exit::USAGE) } else { ExitCode::SUCCESS };
+            return if error.use_stderr() {
+                ExitCode::from(exit::USAGE)
+            } else {
+                ExitCode::SUCCESS
+            };
         }
     };
     match run(args) {

@@ -125,7 +125,9 @@ fn show(store: &Files, id: SessionId, json: bool) -> Result<io::Result<()>, Fail
                 })
             } else {
                 let depth = events.first().map_or(0, |event| event.agent.depth);
-                events.iter().try_for_each(|event| tell(&mut out, depth, &event.body))
+                events
+                    .iter()
+                    .try_for_each(|event| tell(&mut out, depth, &event.body))
                     .and_then(|()| note(&mut out, depth, entry))
             };
             if let Err(error) = written {
@@ -141,9 +143,10 @@ fn tell(out: &mut impl Write, depth: u32, body: &EventBody) -> io::Result<()> {
     let indent = "  ".repeat(usize::try_from(depth).unwrap_or_default());
     match body {
         EventBody::MessageAdded { message } => match &**message {
-            Message::User(said) => said.content.iter().try_for_each(|part| {
-                writeln!(out, "{indent}user: {}", shown(part))
-            }),
+            Message::User(said) => said
+                .content
+                .iter()
+                .try_for_each(|part| writeln!(out, "{indent}user: {}", shown(part))),
             Message::Assistant(_) | Message::Results(_) => Ok(()),
         },
         EventBody::Text { text, .. } => writeln!(out, "{indent}assistant: {}", text.trim_end()),
@@ -224,7 +227,8 @@ fn verify(store: &Files, id: Option<&str>) -> Result<ExitCode, Failure> {
             },
         };
         let (commits, entries) = (report.commits, report.entries);
-        if writeln!(out, "{}  {commits} commits, {entries} entries  {line}", report.session).is_err()
+        if writeln!(out, "{}  {commits} commits, {entries} entries  {line}", report.session)
+            .is_err()
         {
             break;
         }

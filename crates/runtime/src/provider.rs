@@ -53,12 +53,7 @@ struct Known {
     wire: Wire,
 }
 
-const fn known(
-    name: &'static str,
-    base_url: &'static str,
-    key: &'static str,
-    wire: Wire,
-) -> Known {
+const fn known(name: &'static str, base_url: &'static str, key: &'static str, wire: Wire) -> Known {
     Known { name, base_url, key: Some(key), wire }
 }
 
@@ -129,12 +124,14 @@ pub fn model(
             )));
         }
     }
-    let base_url = provider.base_url.clone().or_else(|| built_in.map(|known| known.base_url.to_owned()));
+    let base_url =
+        provider.base_url.clone().or_else(|| built_in.map(|known| known.base_url.to_owned()));
     let base_url = base_url.ok_or_else(|| wrong("base_url is missing".to_owned()))?;
     let default_key = built_in.and_then(|known| known.key);
     let api_key = api_key(name, &provider, default_key, &base_url, environment)?;
-    let transport = Transport::new(http::Config { proxy: proxy(environment), ..http::Config::default() })
-        .map_err(|error| wrong(error.to_string()))?;
+    let transport =
+        Transport::new(http::Config { proxy: proxy(environment), ..http::Config::default() })
+            .map_err(|error| wrong(error.to_string()))?;
     let mut chat = chat::Config::new(base_url);
     chat.info = info(name, &provider);
     chat.api_key = api_key;
@@ -208,9 +205,10 @@ fn key_of_command(command: &str) -> Result<Secret, String> {
 fn is_loopback(base_url: &str) -> bool {
     let host = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);
     let host = host.split(['/', '?']).next().unwrap_or_default();
-    let host = host.strip_prefix('[').and_then(|host| host.split(']').next()).unwrap_or_else(|| {
-        host.rsplit_once(':').map_or(host, |(host, _)| host)
-    });
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.split(']').next())
+        .unwrap_or_else(|| host.rsplit_once(':').map_or(host, |(host, _)| host));
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
@@ -225,7 +223,8 @@ fn proxy(environment: &Environment) -> http::Proxy {
 
 /// Returns the secrets that must never be shown: the keys that the configuration names.
 pub fn secrets(config: &Config, environment: &Environment) -> BTreeMap<String, Secret> {
-    let configured = config.providers.values().filter_map(|provider| provider.api_key_env.as_deref());
+    let configured =
+        config.providers.values().filter_map(|provider| provider.api_key_env.as_deref());
     let known = KNOWN.iter().filter_map(|known| known.key);
     configured
         .chain(known)

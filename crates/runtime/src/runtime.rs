@@ -122,7 +122,8 @@ impl Runtime {
     }
 
     fn workspace(&self) -> Workspace {
-        let variables = self.environment.vars.iter().map(|(name, value)| (name.into(), value.into()));
+        let variables =
+            self.environment.vars.iter().map(|(name, value)| (name.into(), value.into()));
         Workspace {
             cwd: self.environment.cwd.clone(),
             environment: bowline_tools::Environment::allowed(variables),
@@ -134,5 +135,10 @@ impl Runtime {
 
 fn tools(w: &Workspace) -> bowline_agent::tool::Toolbox {
     use bowline_tools::*;
-    bowline_agent::tool::Toolbox::default().with(Read::new(w.clone())).and_then(|t| t.with(Write::new(w.clone()))).and_then(|t| t.with(Edit::new(w.clone()))).and_then(|t| t.with(Bash::new(w.clone()))).unwrap_or_default()
+    bowline_agent::tool::Toolbox::default()
+        .with(Read::new(w.clone()))
+        .and_then(|t| t.with(Write::new(w.clone())))
+        .and_then(|t| t.with(Edit::new(w.clone())))
+        .and_then(|t| t.with(Bash::new(w.clone())))
+        .unwrap_or_default()
 }

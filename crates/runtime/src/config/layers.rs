@@ -50,7 +50,10 @@ impl Layer {
         };
         // Read as a configuration first: only the text knows lines.
         if let Err(error) = toml::from_str::<Config>(&text) {
-            return Err(ConfigError::Invalid { path: path.to_owned(), what: explain(&text, &error) });
+            return Err(ConfigError::Invalid {
+                path: path.to_owned(),
+                what: explain(&text, &error),
+            });
         }
         let table = toml::from_str(&text).map_err(|error| ConfigError::Invalid {
             path: path.to_owned(),
@@ -67,9 +70,8 @@ impl Layer {
 /// [`ConfigError::Flag`] if the key is none.
 pub fn set(assignment: &str) -> Result<Layer, ConfigError> {
     let wrong = |what: String| ConfigError::Flag { assignment: assignment.to_owned(), what };
-    let (key, value) = assignment
-        .split_once('=')
-        .ok_or_else(|| wrong("it is written key=value".to_owned()))?;
+    let (key, value) =
+        assignment.split_once('=').ok_or_else(|| wrong("it is written key=value".to_owned()))?;
     let (key, value) = (key.trim(), value.trim());
     let as_toml = toml::from_str::<Table>(&format!("{key} = {value}"));
     let table = match as_toml {

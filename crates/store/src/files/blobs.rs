@@ -16,10 +16,10 @@ use bowline_agent::journal::{Blobs, JournalError};
 use bowline_agent::op::Op;
 use bowline_llm::{Part, Stored};
 
-use super::{Durability, Files};
 use super::disk::{Disk, blocking};
 use super::line::hex;
 use super::place::{Place, failed, is_absent, make_folder};
+use super::{Durability, Files};
 
 /// The large bodies of a session that is held for writing.
 #[derive(Debug)]

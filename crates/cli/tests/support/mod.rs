@@ -1,0 +1,252 @@
+//! What the tests of the command share: a provider that answers by script, and a place to work.
+#![allow(dead_code, reason = "every test file is a program of its own and uses a part of this")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// What the provider answers.
+pub enum Reply {
+    /// A text that ends the turn.
+    Text(String),
+    /// Calls: id, tool, arguments.
+    Calls(Vec<(String, &'static str, Value)>),
+    /// An HTTP status with a body.
+    Status(u16, String),
+    /// A stream that stops in the middle of a text.
+    Cut(String),
+}
+
+type Script = dyn Fn(&Value) -> Reply + Send + Sync;
+
+/// A provider on loopback that speaks Chat Completions. It ends with the test.
+pub struct Provider {
+    address: std::net::SocketAddr,
+    ends: Arc<AtomicBool>,
+    requests: Arc<Mutex<Vec<Value>>>,
+    pub connections: Arc<AtomicUsize>,
+}
+
+impl Provider {
+    pub fn answering(script: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let ends = Arc::new(AtomicBool::new(false));
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let connections = Arc::new(AtomicUsize::new(0));
+        let script: Arc<Script> = Arc::new(script);
+        let (has_ended, seen, count) =
+            (Arc::clone(&ends), Arc::clone(&requests), Arc::clone(&connections));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                if has_ended.load(Ordering::Relaxed) {
+                    break;
+                }
+                let (script, seen) = (Arc::clone(&script), Arc::clone(&seen));
+                count.fetch_add(1, Ordering::Relaxed);
+                std::thread::spawn(move || {
+                    // A client that was killed in the middle is what these tests are about.
+                    let _ = serve(stream.unwrap(), &*script, &seen);
+                });
+            }
+        });
+        Self { address, ends, requests, connections }
+    }
+
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    pub fn requests(&self) -> Vec<Value> {
+        self.requests.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        // Wakes the listener, which sees that it is over.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn serve(stream: TcpStream, script: &Script, seen: &Mutex<Vec<Value>>) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut out = stream.try_clone()?;
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut length = 0;
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if reader.read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body)?;
+        let request: Value = serde_json::from_slice(&body).unwrap();
+        seen.lock().unwrap().push(request.clone());
+        match script(&request) {
+            Reply::Status(status, body) => write!(
+                out,
+                "HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            )?,
+            Reply::Cut(text) => {
+                let chunk = chunk(&json!({ "content": text }), Value::Null);
+                write!(out, "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{chunk}")?;
+                return Ok(());
+            }
+            Reply::Text(text) => {
+                stream_of(&mut out, &[json!({ "content": text })], "stop")?;
+            }
+            Reply::Calls(calls) => {
+                let calls: Vec<_> = calls
+                    .into_iter()
+                    .enumerate()
+                    .map(|(index, (id, name, arguments))| {
+                        json!({ "tool_calls": [{ "index": index, "id": id, "type": "function",
+                            "function": { "name": name, "arguments": arguments.to_string() } }] })
+                    })
+                    .collect();
+                stream_of(&mut out, &calls, "tool_calls")?;
+            }
+        }
+    }
+}
+
+fn stream_of(out: &mut TcpStream, deltas: &[Value], finish: &str) -> std::io::Result<()> {
+    let mut body: String = deltas.iter().map(|delta| chunk(delta, Value::Null)).collect();
+    body.push_str(&chunk(&json!({}), json!(finish)));
+    let usage =
+        json!({ "choices": [], "usage": { "prompt_tokens": 100, "completion_tokens": 10 } });
+    body.push_str(&format!("data: {usage}\n\ndata: [DONE]\n\n"));
+    write!(
+        out,
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn chunk(delta: &Value, finish: Value) -> String {
+    let chunk =
+        json!({ "id": "x", "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }] });
+    format!("data: {chunk}\n\n")
+}
+
+/// Returns how many tool results a request holds.
+pub fn results(request: &Value) -> usize {
+    messages(request).iter().filter(|message| message["role"] == "tool").count()
+}
+
+/// Returns the messages of a request.
+pub fn messages(request: &Value) -> &Vec<Value> {
+    request["messages"].as_array().unwrap()
+}
+
+/// A user's folders and a directory to work in.
+pub struct Home {
+    folder: TempDir,
+}
+
+impl Home {
+    /// Makes folders with a configuration that knows the provider as `test`.
+    pub fn new(provider: &Provider) -> Self {
+        Self::with(provider, "")
+    }
+
+    /// As [`Home::new`], with more configuration.
+    pub fn with(provider: &Provider, config: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Self { folder };
+        std::fs::create_dir_all(home.path("home/config")).unwrap();
+        std::fs::create_dir(home.work()).unwrap();
+        let url = provider.base_url();
+        let config = format!(
+            "model = \"test/model\"\n{config}\n[providers.test]\nbase_url = \"{url}\"\nmax_retries = 0\n"
+        );
+        std::fs::write(home.path("home/config/config.toml"), config).unwrap();
+        home
+    }
+
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    pub fn work(&self) -> PathBuf {
+        self.path("work")
+    }
+
+    /// Returns the command, with nothing of the tester's own environment.
+    pub fn bowline(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bowline"));
+        command
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("BOWLINE_HOME", self.path("home"))
+            .env("HOME", self.folder.path())
+            .current_dir(self.work());
+        command
+    }
+
+    /// Runs the command to its end: exit code, stdout, stderr.
+    pub fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+        let output = self.bowline().args(arguments).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+    }
+
+    /// Returns the ids of all sessions, newest first.
+    pub fn sessions(&self) -> Vec<String> {
+        let (_, out, _) = self.run(&["sessions", "list", "--json"]);
+        out.lines()
+            .map(|line| {
+                serde_json::from_str::<Value>(line).unwrap()["id"].as_str().unwrap().to_owned()
+            })
+            .collect()
+    }
+
+    /// Returns the entries of a session in order.
+    pub fn entries(&self, session: &str) -> Vec<Value> {
+        let logs = self.path("home/data/sessions");
+        let day = std::fs::read_dir(logs).unwrap().map(|day| day.unwrap().path());
+        let log = day.map(|day| day.join(format!("{session}.jsonl"))).find(|log| log.exists());
+        let text = std::fs::read_to_string(log.unwrap()).unwrap();
+        text.lines()
+            .flat_map(|line| {
+                let commit: Value = serde_json::from_str(line).unwrap();
+                commit["entries"].as_array().unwrap().clone()
+            })
+            .collect()
+    }
+
+    /// Returns the processes that work in this home's directory, and their command lines.
+    pub fn processes(&self) -> Vec<String> {
+        let work = self.work();
+        let all = std::fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
+        all.filter(|process| works_in(process, &work))
+            .map(|process| {
+                let command = std::fs::read(process.join("cmdline")).unwrap_or_default();
+                let command = String::from_utf8_lossy(&command).replace('\0', " ");
+                format!("{}: {command}", process.display())
+            })
+            .collect()
+    }
+}
+
+fn works_in(process: &Path, folder: &Path) -> bool {
+    std::fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder))
+}
