@@ -64,7 +64,16 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
         None => last_answer(&store, handle.session_id(), &mut printer),
     };
     handle.close().await;
+    if args.ephemeral {
+        forget(&runtime, &handle);
+    }
     code
+}
+
+/// Deletes what tools kept of a session that is to leave nothing.
+fn forget(runtime: &Runtime, handle: &SessionHandle) {
+    // There may be nothing, and what cannot be deleted is in the cache, where anybody may.
+    let _ = std::fs::remove_dir_all(runtime.scratch().join(handle.session_id().to_string()));
 }
 
 /// Where the conversation begins.
