@@ -28,9 +28,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         scratch: scratch.path().to_owned(),
     };
     let tool = Arc::new(Bash::new(workspace));
-    let cx = ToolContext::standalone(Arc::new(SystemSource), None);
+    let mut cx = ToolContext::standalone(Arc::new(SystemSource), None);
     let arguments = format!("{{\"command\": {command:?}}}");
     for left in (0..times).rev() {
+        cx.call = format!("call-{left}").into();
         let prepared = Arc::clone(&tool).prepare(&arguments)?;
         let output = (prepared.run)(cx.clone()).await?;
         if left == 0 {

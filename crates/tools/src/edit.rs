@@ -8,6 +8,7 @@ use serde::Deserialize;
 use bowline_agent::tool::{Access, Tool, ToolContext, ToolError, ToolOutput};
 
 use crate::files::{self, Loaded};
+use crate::lines::closest;
 use crate::text::{Text, line_number};
 use crate::workspace::{Workspace, off_thread_if_large};
 use find::{Found, Match};
@@ -122,7 +123,7 @@ fn not_found(text: &str, old: &str, new: &str) -> String {
         let line = line_number(text, at);
         return format!("old_string does not occur; new_string is already there at line {line}");
     }
-    match find::closest(text, old) {
+    match closest(text, old) {
         Some(lines) => format!("old_string does not occur; the closest lines are:\n{lines}"),
         None => "old_string does not occur".to_owned(),
     }
