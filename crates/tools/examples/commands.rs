@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         processes: Arc::clone(&processes),
         scratch: scratch.path().to_owned(),
     };
-    let tool = Arc::new(Bash::new(workspace));
+    let tool = Arc::new(Bash::new(workspace, Arc::default()));
     let mut cx = ToolContext::standalone(Arc::new(SystemSource), None);
     let arguments = format!("{{\"command\": {command:?}}}");
     for left in (0..times).rev() {

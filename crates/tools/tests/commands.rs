@@ -5,6 +5,7 @@ mod desk;
 
 use std::io::BufRead;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pretty_assertions::assert_eq;
@@ -44,7 +45,8 @@ fn status(path: &Path) -> Status {
 }
 
 async fn bash(desk: &Desk, command: &str) -> Result<String, ToolError> {
-    desk.call(Bash::new(desk.workspace.clone()), json!({ "command": command })).await
+    desk.call(Bash::new(desk.workspace.clone(), Arc::default()), json!({ "command": command }))
+        .await
 }
 
 #[tokio::test]
@@ -113,7 +115,7 @@ async fn a_dropped_call_leaves_nothing() {
 #[tokio::test]
 async fn a_command_out_of_time_shows_what_it_had_said() {
     let desk = Desk::new();
-    let tool = Bash::new(desk.workspace.clone());
+    let tool = Bash::new(desk.workspace.clone(), Arc::default());
     let arguments = json!({ "command": "echo before; sleep 1000", "timeout": 1 });
     match desk.call(tool, arguments).await {
         Err(ToolError::TimedOut(text)) => {
