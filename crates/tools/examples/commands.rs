@@ -9,6 +9,7 @@ use bowline_agent::tool::{DynTool, ToolContext};
 use bowline_tools::process::{Helper, Processes};
 use bowline_tools::{Bash, Environment, Workspace};
 
+#[expect(clippy::print_stdout, reason = "it is there to show something")]
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // This program is its own helper process.

@@ -22,6 +22,9 @@ pub(crate) use files::Files;
 /// The bytes of output from which on a command is killed.
 const MAX_OUTPUT: u64 = 1 << 30;
 
+/// The longest command: what the kernel takes as one argument.
+const MAX_COMMAND: usize = 128 * 1024 - 1;
+
 /// How long a command may take to end when it is asked to.
 pub(crate) const GRACE: Duration = Duration::from_millis(500);
 
@@ -42,7 +45,7 @@ pub struct Bash {
     shell: PathBuf,
 }
 
-/// Runs a bash command in the working directory. Takes it too long, it goes on as a job.
+/// Runs a bash command in the working directory. One that takes too long goes on as a job.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct BashInput {
     command: String,
@@ -147,6 +150,13 @@ impl Tool for Bash {
     }
 
     async fn run(&self, input: BashInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
+        if input.command.len() > MAX_COMMAND {
+            return Err(ToolError::Failed(format!(
+                "the command has {} bytes, more than the {MAX_COMMAND} that fit; write a script to a \
+                 file and run that",
+                input.command.len()
+            )));
+        }
         let files = Files::create(&self.workspace.folder(cx), cx.call.as_str())
             .map_err(|error| ToolError::Failed(format!("cannot keep the output: {error}")))?;
         let command = self.command(&input, &files, cx);

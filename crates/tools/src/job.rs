@@ -37,7 +37,7 @@ pub struct JobInput {
     close: Option<bool>,
 }
 
-/// What to do with a job.
+// What to do with a job; a doc comment would only repeat to the model what it sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum JobAction {

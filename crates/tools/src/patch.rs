@@ -19,9 +19,9 @@ pub struct ApplyPatch {
     workspace: Workspace,
 }
 
-/// Changes files, all or none. A patch: *** Begin Patch, then for each file *** Add File: PATH with
-/// + lines, *** Delete File: PATH, or *** Update File: PATH (then *** Move to: PATH if renamed) with
-/// chunks of @@ [line above], context lines with a leading space, - and + lines; *** End Patch.
+/// Changes files, all or none. A patch is *** Begin Patch; for each file *** Add File: PATH and lines
+/// with +, *** Delete File: PATH, or *** Update File: PATH (then *** Move to: PATH to rename) and
+/// chunks of @@ [line above], then context lines after a space and lines with - or +; *** End Patch.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct ApplyPatchInput {
     #[serde(alias = "input")]

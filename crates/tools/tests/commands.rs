@@ -1,4 +1,5 @@
 //! Commands, with real processes.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
 #[path = "support/desk.rs"]
 mod desk;

@@ -1,4 +1,5 @@
 //! Commands that go on after the call that started them.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
 #[path = "support/desk.rs"]
 mod desk;

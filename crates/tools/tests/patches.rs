@@ -1,4 +1,5 @@
 //! Patches of several files: the scenarios in `fixtures/apply-patch`, and what they leave out.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
 #[path = "support/desk.rs"]
 mod desk;

@@ -1,4 +1,5 @@
 //! Listing folders and finding files and text.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
 #[path = "support/desk.rs"]
 mod desk;

@@ -36,6 +36,11 @@ impl Process {
         Some(Self { pid, parent, group, started })
     }
 
+    /// Tells whether both are the same process, whatever it has done meanwhile.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        (self.pid, self.started) == (other.pid, other.started)
+    }
+
     /// Sends a signal unless the number has come to mean another process.
     pub(super) fn signal(&self, signal: Signal) -> io::Result<()> {
         match pidfd_open(self.pid, PidfdFlags::empty()) {

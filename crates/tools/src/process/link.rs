@@ -169,6 +169,12 @@ impl Line {
     async fn order(&mut self, order: Order) -> std::io::Result<()> {
         let request = match order {
             Order::Start { start, exited } => {
+                let paths = [&start.program, &start.cwd, &start.output, &start.status];
+                if let Some(path) = paths.into_iter().find(|path| path.to_str().is_none()) {
+                    let problem = format!("the path {} is not UTF-8", path.display());
+                    let _ = exited.send(Err(ProcessError::Refused(problem)));
+                    return Ok(());
+                }
                 self.commands.insert(start.id, Known { pid: None, exited });
                 Request::Start(start)
             }

@@ -1,4 +1,5 @@
 use pretty_assertions::assert_eq;
+use proptest::prelude::*;
 
 use crate::patch::parse::{Change, parse};
 
@@ -127,4 +128,32 @@ fn wrappings_are_taken_off() {
 fn copy(change: &crate::patch::parse::FileChange) -> crate::patch::parse::FileChange {
     assert_eq!(change.change, Change::Delete);
     crate::patch::parse::FileChange { path: change.path.clone(), change: Change::Delete }
+}
+
+proptest! {
+    #[test]
+    fn a_patch_and_its_inverse_give_the_text_back(
+        above in prop::collection::vec("[a-c]{1,3}", 0..5),
+        old in prop::collection::vec("[p-s]{1,3}", 1..4),
+        new in prop::collection::vec("[x-z]{1,3}", 1..4),
+        below in prop::collection::vec("[d-f]{1,3}", 0..5),
+    ) {
+        let text = |middle: &[String]| {
+            let lines = above.iter().chain(middle).chain(&below);
+            lines.map(|line| format!("{line}\n")).collect::<String>()
+        };
+        let signed = |sign: char, lines: &[String]| {
+            lines.iter().map(|line| format!("{sign}{line}\n")).collect::<String>()
+        };
+        let there = updated(&text(&old), &format!("@@\n{}{}", signed('-', &old), signed('+', &new)));
+        prop_assert_eq!(&there, &text(&new));
+        let back = updated(&there, &format!("@@\n{}{}", signed('-', &new), signed('+', &old)));
+        prop_assert_eq!(back, text(&old));
+    }
+
+    #[test]
+    fn no_patch_panics(body in "(\\*\\*\\* (Begin Patch|End Patch|Update File: f|End of File|Move to: g)|@@ ?|[ +-]?[ab“]|\n){0,30}") {
+        let _ = updated("a\nb\n", &body);
+        let _ = parse(&body);
+    }
 }
