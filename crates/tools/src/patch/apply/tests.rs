@@ -153,7 +153,12 @@ proptest! {
 
     #[test]
     fn no_patch_panics(body in "(\\*\\*\\* (Begin Patch|End Patch|Update File: f|End of File|Move to: g)|@@ ?|[ +-]?[ab“]|\n){0,30}") {
-        let _ = updated("a\nb\n", &body);
+        let patch = format!("*** Begin Patch\n*** Update File: f\n{body}*** End Patch\n");
+        for change in parse(&patch).unwrap_or_default() {
+            if let Change::Update { chunks, .. } = change.change {
+                let _ = update("a\nb\n", &chunks);
+            }
+        }
         let _ = parse(&body);
     }
 }
