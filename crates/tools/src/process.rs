@@ -15,6 +15,8 @@ mod child;
 mod family;
 #[cfg(target_os = "linux")]
 mod helper;
+#[cfg(target_os = "linux")]
+mod line;
 mod link;
 mod output;
 mod plain;

@@ -184,18 +184,19 @@ async fn orphans_do_not_stay_as_zombies() {
 #[tokio::test]
 async fn a_killed_helper_is_reported_and_replaced() {
     let desk = Desk::new();
-    let script = "echo before; bash -c 'echo $$ > child; sleep 1000; true' & wait";
-    let script = format!("echo $PPID > helper; {script}");
-    let call = bash(&desk, &script);
+    let script = "echo before; echo $PPID > helper
+        (setsid bash -c 'echo $$ > daemon; exec sleep 1004' > /dev/null &)
+        bash -c 'echo $$ > child; sleep 1005; true' & wait";
+    let call = bash(&desk, script);
     let kill = async {
-        let [helper, child] = pids(&desk.workspace.cwd, ["helper", "child"]).await;
+        let [helper, rest @ ..] = pids(&desk.workspace.cwd, ["helper", "child", "daemon"]).await;
         rustix::process::kill_process(helper, rustix::process::Signal::KILL).unwrap();
-        child
+        rest
     };
-    let (result, child) = tokio::join!(call, kill);
+    let (result, pids) = tokio::join!(call, kill);
     let lost = "before\nthe helper process ended unexpectedly and took the command with it";
     assert_eq!(failure(result), lost);
-    until("the child is gone", || !is_alive(child)).await;
+    until("nothing is left", || pids.iter().all(|pid| !is_alive(*pid))).await;
     assert_eq!(bash(&desk, "echo again").await.unwrap(), "again\n");
 }
 

@@ -17,12 +17,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, wait};
 
 use super::child::{dies_with_parent, wake_on};
-use super::family::{self, Process};
+use super::family::{self, Process, TAG, tag};
 use super::output::{now_ms, open_output, write_status};
 use super::protocol::{Answer, Cause, CommandId, Request, Start, Status};
-
-/// The variable by which a process that has left its group is still known as a command's.
-const TAG: &str = "BOWLINE_COMMAND";
 
 /// How often output files are measured.
 const MEASURE: Duration = Duration::from_millis(250);
@@ -270,13 +267,10 @@ impl Helper {
             Request::Start(start) => {
                 let id = start.id;
                 match Running::start(*start) {
-                    Ok(command) => {
-                        let pid = command.pid;
-                        self.commands.push(command);
-                        self.answer(&Answer::Started { id, pid })
-                    }
-                    Err(error) => self.answer(&Answer::Refused { id, error }),
+                    Ok(command) => self.commands.push(command),
+                    Err(error) => self.answer(&Answer::Refused { id, error })?,
                 }
+                Ok(())
             }
             Request::Write { id, text, close } => {
                 let mut commands = self.commands.iter_mut();
@@ -450,7 +444,7 @@ impl Running {
     fn start(start: Start) -> Result<Self, String> {
         let output = open_output(&start.output)
             .map_err(|error| format!("cannot write {}: {error}", start.output.display()))?;
-        let tag = format!("{}{}", tag_prefix(), start.id);
+        let tag = tag(std::process::id(), start.id);
         let mut command = Command::new(&start.program);
         command
             .args(&start.arguments)
@@ -507,8 +501,4 @@ impl Input {
         }
         Ok(())
     }
-}
-
-fn tag_prefix() -> String {
-    format!("{}-", getpid().as_raw_pid())
 }
