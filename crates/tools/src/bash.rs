@@ -15,7 +15,7 @@ use bowline_agent::tool::{Access, Deadline, Recovery, Tool, ToolContext, ToolErr
 use crate::excerpt::Tail;
 use crate::job::{Jobs, NewJob};
 use crate::process::{Cause, Command, ProcessError, Running, Status};
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, owner};
 
 pub(crate) use files::Files;
 
@@ -75,7 +75,7 @@ impl Bash {
         environment.push(("BOWLINE_AGENT_ID".to_owned(), cx.agent.id.to_string()));
         environment.push(("BOWLINE_CALL_ID".to_owned(), cx.call.to_string()));
         Command {
-            owner: format!("{}/{}", cx.session, cx.agent.id),
+            owner: owner(cx.session, cx.agent.id),
             program: self.shell.clone(),
             arguments: vec!["-c".to_owned(), input.command.clone()],
             cwd: self.workspace.cwd.clone(),

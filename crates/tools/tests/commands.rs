@@ -157,7 +157,7 @@ async fn a_background_process_holds_up_nobody_and_ends_with_its_owner() {
     let processes = &desk.workspace.processes;
     processes.end_owner("somebody else", Duration::ZERO).await;
     assert!(is_alive(pid));
-    processes.end_owner(&desk.cx.session.to_string(), Duration::from_secs(5)).await;
+    desk.workspace.end_session(desk.cx.session, Duration::from_secs(5)).await;
     assert!(!is_alive(pid));
 }
 
