@@ -57,7 +57,7 @@ async fn what_is_no_operation_is_told_and_one_of_a_later_version_waits() {
     let inbox = fixture.files.inbox(fixture.id);
     let later = format!("{{\"id\":\"{}\",\"at\":\"soon\",\"kind\":\"x\"}}\n", prompt("").id);
     fs::write(&path, later.clone() + &lines(std::slice::from_ref(&op))).unwrap();
-    assert_eq!(inbox.take().await.unwrap(), [op.clone()]);
+    assert_eq!(inbox.take().await.unwrap(), std::slice::from_ref(&op));
     inbox.forget(&[op.id]).await.unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), later);
     fs::write(&path, lines(&[op]) + "garbage\n").unwrap();

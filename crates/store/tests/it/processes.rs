@@ -44,6 +44,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Says something to the test that started this process.
+#[expect(clippy::print_stdout, reason = "it goes to the test that started this process")]
 fn tell(what: impl std::fmt::Display) {
     println!("=> {what}");
 }
