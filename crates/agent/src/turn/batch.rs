@@ -176,6 +176,8 @@ impl Batch {
             let alarm = self.alarm();
             tokio::select! {
                 biased;
+                // A tool that never stops talking must not keep the clock from being looked at.
+                () = super::until(alarm) => self.overdue(),
                 // What a tool said comes before its end.
                 Some((call, message)) = self.said.recv() => return Happening::Said(call, message),
                 Some(joined) = self.tasks.join_next_with_id() => {
@@ -187,7 +189,6 @@ impl Batch {
                         return Happening::Landed(landed);
                     }
                 }
-                () = super::until(alarm) => self.overdue(),
             }
         }
     }

@@ -72,6 +72,7 @@ impl Turn {
             tokio::select! {
                 biased;
                 mail = self.mailbox.next() => self.accept(mail).await?,
+                () = until(deadline), if self.has_time_limit() => self.hit(LimitKind::RunTime).await?,
                 happening = batch.next() => match happening {
                     Happening::Landed(landed) => {
                         let active = since.elapsed();
@@ -80,7 +81,6 @@ impl Turn {
                     }
                     Happening::Said(call, message) => self.heard(call, message).await?,
                 },
-                () = until(deadline), if self.has_time_limit() => self.hit(LimitKind::RunTime).await?,
             }
             if self.must_stop() {
                 batch.stop(CallStatus::Canceled);
