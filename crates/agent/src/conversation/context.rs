@@ -296,6 +296,9 @@ impl Context {
         self.batch = said.message.tool_calls().map(Call::from).collect();
         self.calls.extend(said.message.tool_calls().map(|call| call.id.clone()));
         let cut = said.stop == StopReason::MaxTokens;
+        if let (false, Some(run)) = (cut, &mut self.run) {
+            run.continued = 0;
+        }
         let may_go_on = self.run.as_ref().is_some_and(|run| run.continued == 0);
         self.last =
             if cut && self.batch.is_empty() && may_go_on { Last::Cut } else { Last::Answer };
