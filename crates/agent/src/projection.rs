@@ -19,6 +19,8 @@ use crate::op::{Op, OpKind};
 pub struct Projection {
     session: SessionId,
     agents: HashMap<AgentId, Agent>,
+    // Known before the agent is: its model is, and its log may be empty yet.
+    windows: HashMap<AgentId, u64>,
 }
 
 /// What must be known of an agent to tell its events.
@@ -49,11 +51,15 @@ struct Sheet<'a> {
 impl Projection {
     /// Makes a projection for a reader of the log.
     pub fn new(session: SessionId) -> Self {
-        Self { session, agents: HashMap::new() }
+        Self { session, agents: HashMap::new(), windows: HashMap::new() }
     }
 
     /// Tells the context window of an agent's model, for the share of it in use.
     pub fn set_window(&mut self, agent: AgentId, window: Option<u64>) {
+        match window {
+            Some(window) => self.windows.insert(agent, window),
+            None => self.windows.remove(&agent),
+        };
         if let Some(agent) = self.agents.get_mut(&agent) {
             agent.window = window;
         }
@@ -149,7 +155,7 @@ impl Projection {
                 has_run: false,
                 outcome: None,
                 usage: Usage::default(),
-                window: None,
+                window: self.windows.get(&id).copied(),
                 batch: Vec::new(),
                 queued: Vec::new(),
                 copies,
