@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, watch};
 
 use crate::agent::Agent;
+use crate::children::Work;
 use crate::driver;
 use crate::entry::{Created, Entry};
 use crate::error::AgentError;
@@ -46,6 +47,8 @@ pub(crate) struct Birth {
     pub(crate) log: Vec<(Pos, Entry)>,
     /// The entries with which its log begins if it is empty.
     pub(crate) copy: Option<Copy>,
+    /// Where a sub-agent notes when it is at work.
+    pub(crate) work: Option<Arc<Work>>,
 }
 
 impl Session {
@@ -165,5 +168,5 @@ fn birth(agent: &Agent, id: SessionId, log: Vec<(Pos, Entry)>, copy: Option<Copy
         label: None,
         ancestors: Arc::new([]),
     };
-    Birth { agent: agent.clone(), created, meta: Arc::new(meta), log, copy }
+    Birth { agent: agent.clone(), created, meta: Arc::new(meta), log, copy, work: None }
 }

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use bowline_llm::CallId;
 
 use crate::agent::Agent;
-use crate::children::Children;
+use crate::children::{Children, Work};
 use crate::conversation::{CallState, Conversation, hash_text, hash_tools};
 use crate::entry::{
     Created, Entry, EntryKind, LimitHit, Recorded, RunStarted, SystemChanged, Tools, ToolsChanged,
@@ -62,6 +62,8 @@ pub(crate) struct Turn {
     waiting: HashMap<CallId, Children>,
     // Set when a handle asked to close.
     pub(crate) closing: bool,
+    // Where a sub-agent notes when it is at work.
+    work: Option<Arc<Work>>,
     // A tool declared that the run cannot go on.
     fatal: Option<crate::entry::RunError>,
 }
@@ -99,7 +101,7 @@ impl Turn {
         birth: Birth,
         mailbox: Mailbox,
     ) -> (Self, watch::Receiver<Arc<State>>) {
-        let Birth { agent, created, meta, log, copy } = birth;
+        let Birth { agent, created, meta, log, copy, work } = birth;
         let conversation = Conversation::replay(log.iter().map(|(_, entry)| entry));
         session.hub.set_window(meta.id, agent.model.info().context_window);
         let journal = session.log.journal(meta.id);
@@ -119,6 +121,7 @@ impl Turn {
             waiters: Vec::new(),
             waiting: HashMap::new(),
             closing: false,
+            work,
             fatal: None,
         };
         (turn, watched)
@@ -344,6 +347,9 @@ impl Turn {
     }
 
     fn publish(&self) {
+        if let Some(work) = &self.work {
+            work.note(self.meta.id, self.phase != Phase::Idle);
+        }
         self.state.send_replace(Arc::new(look(&self.conversation, &self.agent, self.phase)));
     }
 
@@ -359,6 +365,14 @@ impl Turn {
         }
         let left = run.limits.run_time()?.saturating_sub(Duration::from_millis(run.active_ms));
         Some(Instant::now() + left)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(work) = &self.work {
+            work.note(self.meta.id, false);
+        }
     }
 }
 
@@ -408,7 +422,7 @@ impl Command {
                 drop(reply.send(Err(error)));
             }
             Self::Custom { reply, .. } => drop(reply.send(Err(error))),
-            Self::Inbox { .. } | Self::Close { .. } => {}
+            Self::Inbox { .. } | Self::CancelOwn { .. } | Self::Close { .. } => {}
         }
     }
 }
