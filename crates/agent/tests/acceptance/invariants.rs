@@ -200,7 +200,10 @@ pub(crate) async fn check_log(events: &[Arc<Event>], handle: &SessionHandle) {
         .collect();
     // A stream that joined a run may begin within a commit.
     let skipped = late.len().saturating_sub(lived.len());
-    pretty_assertions::assert_eq!(lived, late[skipped..]);
+    for (lived, late) in lived.iter().zip(&late[skipped..]) {
+        pretty_assertions::assert_eq!(lived, late);
+    }
+    assert_eq!(lived.len() + skipped, late.len());
     let own = log.iter().map(|(_, entry)| entry).filter(|entry| entry.agent == of);
     let replayed = Conversation::replay(own).snapshot();
     let state = handle.state();

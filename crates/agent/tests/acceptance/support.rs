@@ -189,9 +189,11 @@ impl Told {
 
     /// Returns the content of the ends of calls, by call.
     pub(crate) fn result(&self, call: &str) -> String {
+        let root = self.events[0].agent.id;
         let ended = self.events.iter().find_map(|event| match &event.body {
             EventBody::ToolEnd { content, .. }
-                if event.call_id.as_ref().is_some_and(|id| id.as_str() == call) =>
+                if event.agent.id == root
+                    && event.call_id.as_ref().is_some_and(|id| id.as_str() == call) =>
             {
                 Some(text_of(content))
             }
