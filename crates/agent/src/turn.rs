@@ -154,6 +154,11 @@ impl Turn {
         let Some(run) = self.conversation.run() else { return NextStep::Rest };
         let ends = run.canceled.is_some() || run.limit.is_some() || self.fatal.is_some();
         if !ends {
+            // What was steered in skips what has not started, calls that wait for permission too.
+            let skips = run.is_steered();
+            if skips && self.conversation.open_calls().iter().any(|call| !call.started) {
+                return NextStep::CallTools(Vec::new());
+            }
             return self.agent.orchestrator.next(&self.conversation);
         }
         if self.conversation.has_open_calls() {
