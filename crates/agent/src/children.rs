@@ -228,6 +228,18 @@ impl Children {
         self.scope.as_ref().map(|scope| scope.work.time()).unwrap_or_default()
     }
 
+    /// Begins to count anew, because the tool of a call that waited runs again: what it makes first
+    /// is what it had made first, and what it asks first is what it had asked first.
+    pub(crate) fn run_again(&self) {
+        let Some(scope) = &self.scope else { return };
+        if let Some(open) = scope.lock().as_mut() {
+            open.ordinal = 0;
+            for (handle, _) in open.live.values() {
+                handle.count_prompts_anew();
+            }
+        }
+    }
+
     /// Tells all sub-agents that the call is being stopped, without waiting for them.
     pub(crate) fn stop(&self) {
         let Some(scope) = &self.scope else { return };

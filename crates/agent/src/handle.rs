@@ -157,6 +157,10 @@ impl SessionHandle {
         self.send(Command::Post { op, reply });
     }
 
+    pub(crate) fn count_prompts_anew(&self) {
+        self.shared.prompts.store(0, Ordering::Relaxed);
+    }
+
     pub(crate) fn cancel_own(&self, own: Own) {
         self.send(Command::CancelOwn { own });
     }
