@@ -150,11 +150,16 @@ impl Conversation {
     /// Adds one entry that follows the ones before it. A rewind cannot be added this way, because
     /// it needs the log: it is replayed.
     pub(crate) fn apply(&mut self, entry: &Entry) {
+        let copied = self.totals.copies > 0;
         self.totals.apply(entry);
         self.context.apply(entry);
         if let EntryKind::RunEnded(ended) = &entry.kind {
             let answer = self.context.answer();
             self.totals.finish(ended, self.context.take_run(), answer);
+        }
+        if copied && self.totals.copies == 0 {
+            // A run that was open where the copies come from goes on there.
+            self.context.take_run();
         }
         self.head = Some(entry.id);
         self.seq.0 += 1;

@@ -106,14 +106,16 @@ impl Projection {
             self.create(entry.agent, created);
             return Vec::new();
         }
+        // Copies tell of what happened elsewhere.
+        if let Some(agent) = self.agents.get_mut(&entry.agent).filter(|agent| agent.copies > 0) {
+            agent.copies -= 1;
+            return Vec::new();
+        }
         let ended = match &entry.kind {
             EntryKind::CallEnded(ended) => self.ended_children(entry.agent, &ended.call),
             _ => Vec::new(),
         };
         let Some(agent) = self.agents.get_mut(&entry.agent) else { return Vec::new() };
-        // Copies tell of what happened elsewhere; they only set the scene.
-        let copied = agent.copies > 0;
-        agent.copies = agent.copies.saturating_sub(1);
         let before = agent.before(&entry.kind);
         let mut sheet = Sheet { session: self.session, agent, entry, pos, events: Vec::new() };
         for (meta, outcome, usage) in ended {
@@ -126,7 +128,7 @@ impl Projection {
         sheet.write(before, live);
         let events = sheet.events;
         agent.after(&entry.kind);
-        if copied { Vec::new() } else { events }
+        events
     }
 
     fn create(&mut self, id: AgentId, created: &Created) {
