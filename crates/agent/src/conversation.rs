@@ -169,6 +169,8 @@ impl Conversation {
         self.totals.apply(entry);
         self.seq.0 += 1;
         self.head = to;
+        // Sub-agents are found by the ids of their calls, those of other branches too.
+        let calls = self.context.take_calls();
         self.context = Context::default();
         let mut path = Vec::new();
         let mut next = to;
@@ -184,6 +186,10 @@ impl Conversation {
                 self.context.take_run();
             }
         }
+        // What was under way there is not under way any more.
+        self.context.take_run();
+        self.context.skip_open_calls();
+        self.context.add_calls(calls);
     }
 
     /// Returns what a model would be asked with now.
