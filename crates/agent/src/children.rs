@@ -187,11 +187,12 @@ impl Children {
         if let Some(handle) = scope.find(id)? {
             return Ok(handle);
         }
-        let log = scope.session.log.journal(id).read().await?;
+        let store = scope.session.log().ok_or(AgentError::ScopeClosed)?;
+        let log = store.journal(id).read().await?;
         let copy = match child.from {
             From::Fork if log.is_empty() => {
-                let parent = scope.session.log.journal(scope.meta.id).read().await?;
-                let blobs = scope.session.log.blobs();
+                let parent = store.journal(scope.meta.id).read().await?;
+                let blobs = store.blobs();
                 let (session, agent) = (scope.session.id, scope.meta.id);
                 Some(fork::copy_agent(session, agent, &parent, blobs)?)
             }
@@ -215,7 +216,7 @@ impl Children {
             ..child.agent
         };
         let work = Some(Arc::clone(&scope.work));
-        scope.bear(Birth { agent, created, meta, log, copy, work })
+        scope.bear(Birth { agent, created, meta, log, store, copy, work })
     }
 
     /// Returns what the parent is made of, to make children like it.

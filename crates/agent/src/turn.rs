@@ -33,7 +33,7 @@ use crate::fork::Copy;
 use crate::handle::State;
 use crate::hub::Live;
 use crate::id::{EntryId, RunId};
-use crate::journal::{Journal, JournalError, Pos};
+use crate::journal::{Journal, JournalError, Pos, SessionLog};
 use crate::limits::LimitKind;
 use crate::mailbox::{Command, Mailbox, Seat};
 use crate::op::{Input, Op, OpKind};
@@ -47,6 +47,7 @@ pub(crate) struct Turn {
     agent: Agent,
     meta: Arc<AgentMeta>,
     journal: Arc<dyn Journal>,
+    log: Arc<dyn SessionLog>,
     conversation: Conversation,
     pub(crate) mailbox: Mailbox,
     state: watch::Sender<Arc<State>>,
@@ -101,16 +102,17 @@ impl Turn {
         birth: Birth,
         mailbox: Mailbox,
     ) -> (Self, watch::Receiver<Arc<State>>) {
-        let Birth { agent, created, meta, log, copy, work } = birth;
+        let Birth { agent, created, meta, log, store, copy, work } = birth;
         let conversation = Conversation::replay(log.iter().map(|(_, entry)| entry));
         session.hub.set_window(meta.id, agent.model.info().context_window);
-        let journal = session.log.journal(meta.id);
+        let journal = store.journal(meta.id);
         let (state, watched) = watch::channel(Arc::new(look(&conversation, &agent, Phase::Idle)));
         let turn = Self {
             session,
             agent,
             meta,
             journal,
+            log: store,
             conversation,
             mailbox,
             state,
@@ -310,7 +312,7 @@ impl Turn {
         let mut entries: Vec<Entry> = Vec::with_capacity(all.len());
         for kind in all {
             let id = EntryId::new(&*self.session.source);
-            let kind = body::put_aside(kind, &*self.session.log.blobs()).await?;
+            let kind = body::put_aside(kind, &*self.log.blobs()).await?;
             entries.push(Entry {
                 v: VERSION,
                 id,

@@ -79,7 +79,7 @@ impl Turn {
         self.phase = Phase::Idle;
         self.commit(kinds).await?;
         if self.meta.parent.is_none() {
-            self.session.log.sync().await?;
+            self.log.sync().await?;
         }
         if let Some(outcome) = &self.conversation.totals().latest {
             for waiter in self.waiters.drain(..) {

@@ -334,7 +334,7 @@ impl Turn {
             cancel: self.stop.child_token(),
             tool_time: limits.tool_time(),
             output_bytes: limits.output_bytes,
-            folder: self.session.folder(),
+            folder: self.log.folder(),
             wake,
             children,
             source: Arc::clone(&self.session.source),
@@ -394,7 +394,7 @@ impl Turn {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let (content, whole) = result::cut(content, limit);
         let full = match whole {
-            Some(whole) => Some(super::body::keep(&whole, &*self.session.log.blobs()).await?),
+            Some(whole) => Some(super::body::keep(&whole, &*self.log.blobs()).await?),
             None => None,
         };
         Ok(CallEnded { call, status, content: content.into(), ms, full })
