@@ -32,7 +32,7 @@ use crate::event::{AgentMeta, EventBody, Phase};
 use crate::fork::Copy;
 use crate::handle::State;
 use crate::hub::Live;
-use crate::id::{EntryId, RunId};
+use crate::id::{AgentId, EntryId, RunId};
 use crate::journal::{Journal, JournalError, Pos, SessionLog};
 use crate::limits::LimitKind;
 use crate::mailbox::{Command, Mailbox, Seat};
@@ -106,7 +106,13 @@ impl Turn {
         let conversation = Conversation::replay(log.iter().map(|(_, entry)| entry));
         session.hub.set_window(meta.id, agent.model.info().context_window);
         let journal = store.journal(meta.id);
-        let (state, watched) = watch::channel(Arc::new(look(&conversation, &agent, Phase::Idle)));
+        let mut shown = look(&conversation, &agent, Phase::Idle);
+        if let (Some(copy), 0) = (&copy, log.len()) {
+            // None of it is in the log yet, but it can be seen.
+            let copied = foretell(&session, meta.id, &created, copy);
+            shown = State { head: None, ..look(&copied, &agent, Phase::Idle) };
+        }
+        let (state, watched) = watch::channel(Arc::new(shown));
         let turn = Self {
             session,
             agent,
@@ -389,6 +395,22 @@ async fn until(time: Option<Instant>) {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,
     }
+}
+
+/// Returns the conversation of a fork as it will be with its first commit.
+fn foretell(session: &Session, agent: AgentId, created: &Created, copy: &Copy) -> Conversation {
+    let created = EntryKind::Created(created.clone());
+    let at = session.source.now();
+    let mut parent = None;
+    let entries: Vec<Entry> = std::iter::once(&created)
+        .chain(&copy.kinds)
+        .map(|kind| {
+            let (id, kind) = (EntryId::new(&*session.source), kind.clone());
+            let parent = parent.replace(id);
+            Entry { v: VERSION, id, parent, at, agent, critical: false, active_ms: None, kind }
+        })
+        .collect();
+    Conversation::replay(&entries)
 }
 
 fn look(conversation: &Conversation, agent: &Agent, phase: Phase) -> State {
