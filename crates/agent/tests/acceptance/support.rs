@@ -355,11 +355,6 @@ impl Latch {
         self.0.subscribe().wait_for(|(reached, _)| *reached >= wanted).await.unwrap();
     }
 
-    /// Returns how many have come to the latch.
-    pub(crate) fn count(&self) -> usize {
-        self.0.borrow().0
-    }
-
     pub(crate) fn open(&self) {
         self.0.send_modify(|(_, is_open)| *is_open = true);
     }
@@ -391,7 +386,7 @@ pub(crate) fn held(
     })
 }
 
-static LOGS: Mutex<Vec<(SessionId, Weak<dyn SessionLog>)>> = Mutex::new(Vec::new());
+static LOGS: Mutex<Vec<(SessionId, Memory, Weak<dyn SessionLog>)>> = Mutex::new(Vec::new());
 
 /// A memory whose logs a test may read while they are in use.
 #[derive(Debug, Default)]
@@ -399,34 +394,34 @@ pub(crate) struct Shelf(Memory);
 
 /// Reads the log of a session that lives on a [`Shelf`].
 pub(crate) async fn log_of(session: SessionId) -> Vec<(Pos, Entry)> {
-    let log = LOGS
-        .lock()
-        .unwrap()
-        .iter()
-        .rev()
-        .find(|(id, _)| *id == session)
-        .map(|(_, log)| log.upgrade());
-    let log = log.flatten().expect("the session is in use");
+    let (memory, log) = {
+        let logs = LOGS.lock().unwrap();
+        let known = logs.iter().rev().find(|(id, ..)| *id == session);
+        let (_, memory, log) = known.expect("the session is on a shelf");
+        (memory.clone(), log.upgrade())
+    };
+    let log = match log {
+        Some(log) => log,
+        None => memory.open(session).await.unwrap(),
+    };
     log.read(Pos(0)).await.unwrap()
 }
 
-fn keep(id: SessionId, log: &Arc<dyn SessionLog>) {
-    let mut logs = LOGS.lock().unwrap();
-    logs.retain(|(_, log)| log.strong_count() > 0);
-    logs.push((id, Arc::downgrade(log)));
+fn keep(id: SessionId, memory: &Memory, log: &Arc<dyn SessionLog>) {
+    LOGS.lock().unwrap().push((id, memory.clone(), Arc::downgrade(log)));
 }
 
 #[async_trait]
 impl Store for Shelf {
     fn create(&self, id: SessionId) -> Arc<dyn SessionLog> {
         let log = self.0.create(id);
-        keep(id, &log);
+        keep(id, &self.0, &log);
         log
     }
 
     async fn open(&self, id: SessionId) -> Result<Arc<dyn SessionLog>, JournalError> {
         let log = self.0.open(id).await?;
-        keep(id, &log);
+        keep(id, &self.0, &log);
         Ok(log)
     }
 
