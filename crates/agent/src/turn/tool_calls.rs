@@ -1,13 +1,16 @@
 //! One set of calls: started as their conflicts allow, ended the moment each ends.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use futures::FutureExt;
 use tokio::time::Instant;
 
 use bowline_llm::{CallId, Part, ToolCall};
 
 use crate::children::Children;
 use crate::conversation::{Call, CallState};
+use crate::driver::panic_text;
 use crate::entry::{
     CallEnded, CallStarted, CallStatus, CallWaiting, Custom, Ending, EntryKind, ExternalUsage,
     RunError, RunErrorKind, Wake,
@@ -248,12 +251,11 @@ impl Turn {
             let names = known.specs().iter().map(|spec| spec.name.as_str());
             return Err((CallStatus::Error, result::unknown_tool(name, names)));
         };
-        let prepared =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tool.prepare(arguments)));
+        let prepared = catch_unwind(AssertUnwindSafe(|| tool.prepare(arguments)));
         match prepared {
             Ok(prepared) => prepared.map_err(|error| (CallStatus::Error, error.to_string())),
             Err(panic) => {
-                let text = crate::driver::panic_text(&*panic);
+                let text = panic_text(&*panic);
                 Err((CallStatus::Error, format!("the tool panicked: {text}")))
             }
         }
@@ -288,7 +290,12 @@ impl Turn {
         for _ in 0..=REWRITES {
             let access = prepared.access.clone();
             let review = Review { call: &asked, access: &access, agent: &self.meta, decision };
-            match self.agent.gate.review(&review).await {
+            // A gate that cannot say does not let anything pass.
+            let verdict = AssertUnwindSafe(self.agent.gate.review(&review)).catch_unwind().await;
+            let verdict = verdict.unwrap_or_else(|panic| Verdict::Deny {
+                reason: format!("the gate panicked: {}", panic_text(&*panic)),
+            });
+            match verdict {
                 Verdict::Allow { rule } => {
                     let is_rewritten = asked.arguments != call.call.arguments;
                     let arguments = is_rewritten.then(|| asked.arguments.clone());
