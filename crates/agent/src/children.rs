@@ -183,6 +183,18 @@ impl Children {
         self.scope.as_deref().map(|scope| &scope.agent)
     }
 
+    /// Prepares for a tool that runs again: it makes the same sub-agents and gives them the same
+    /// prompts, so both are counted from the beginning.
+    pub(crate) fn again(&self) {
+        let Some(scope) = &self.scope else { return };
+        if let Some(open) = scope.lock().as_mut() {
+            open.ordinal = 0;
+            for (handle, _) in open.live.values_mut() {
+                *handle = handle.again();
+            }
+        }
+    }
+
     /// Tells whether a sub-agent is at work.
     pub(crate) fn is_busy(&self) -> bool {
         let Some(scope) = &self.scope else { return false };

@@ -78,6 +78,13 @@ impl SessionHandle {
         Self { shared: Arc::new(Shared { session, meta, commands, state, busy, prompts }) }
     }
 
+    /// Returns a handle of the same agent that numbers its prompts from the beginning.
+    pub(crate) fn again(&self) -> Self {
+        let Shared { session, meta, commands, state, busy, .. } = &*self.shared;
+        let (session, meta) = (Arc::clone(session), Arc::clone(meta));
+        Self::new(session, meta, commands.clone(), state.clone(), *busy)
+    }
+
     /// Starts a run. While one is open, does what the agent's [`Busy`] says.
     pub fn prompt(&self, input: impl Into<Input>) -> Run {
         self.prompt_with(input, self.shared.busy)

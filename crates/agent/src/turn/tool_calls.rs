@@ -325,6 +325,7 @@ impl Turn {
             let (session, meta) = (Arc::clone(&self.session), Arc::clone(&self.meta));
             Children::new(session, self.agent.clone(), meta, call.clone())
         });
+        children.again();
         let limits = self.conversation.run().map(|run| run.limits.clone()).unwrap_or_default();
         let cx = ToolContext {
             session: self.session.id,
