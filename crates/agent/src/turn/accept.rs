@@ -166,18 +166,16 @@ impl Turn {
 
     /// Takes what was posted to the session's inbox.
     pub(crate) async fn collect_inbox(&mut self) -> Result<(), Halt> {
-        let Some(inbox) = self.mailbox.inbox() else { return Ok(()) };
+        let (inbox, root) = (self.session.inbox(), self.session.id.root());
         let mut taken = Vec::new();
         for op in inbox.take().await? {
-            match op.to.filter(|to| *to != self.meta.id) {
-                // A sub-agent takes and forgets its own; one that does not live now finds it later.
-                Some(child) => {
-                    self.session.tell(child, Command::Inbox { op });
-                }
-                None => {
-                    taken.push(op.id);
-                    self.accept_op(op).await?;
-                }
+            let to = op.to.unwrap_or(root);
+            if to == self.meta.id {
+                taken.push(op.id);
+                self.accept_op(op).await?;
+            } else if self.meta.id == root {
+                // A sub-agent takes and forgets its own, now if it lives, or else when it does.
+                self.session.tell(to, Command::Inbox { op });
             }
         }
         if !taken.is_empty() {
