@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bowline_llm::{CallId, Message, MessageRef, Messages, RawJson, ToolBlock, ToolCall};
 
-use crate::entry::{CallEnded, Created, Ending, Entry, EntryKind, LimitHit, Wake};
+use crate::entry::{CallEnded, Created, Ending, Entry, EntryKind, LimitHit, RunError, Wake};
 use crate::id::{EntryId, OpId, RunId};
 use crate::journal::Seq;
 use crate::limits::Limits;
@@ -59,6 +59,8 @@ pub struct OpenRun {
     pub wrapped_up: bool,
     /// Why it is to end.
     pub canceled: Option<CancelReason>,
+    /// What a tool said that declared that it cannot go on.
+    pub fatal: Option<RunError>,
     /// Operations that wait to be delivered, in order.
     pub pending: Vec<Op>,
     /// Calls that were denied.

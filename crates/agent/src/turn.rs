@@ -62,8 +62,6 @@ pub(crate) struct Turn {
     waiting: HashMap<CallId, Children>,
     // Set when a handle asked to close.
     pub(crate) closing: bool,
-    // A tool declared that the run cannot go on.
-    fatal: Option<crate::entry::RunError>,
 }
 
 /// Why a live agent must let go of what it has in memory: the log is no longer what it thinks.
@@ -119,7 +117,6 @@ impl Turn {
             waiters: Vec::new(),
             waiting: HashMap::new(),
             closing: false,
-            fatal: None,
         };
         (turn, watched)
     }
@@ -149,7 +146,7 @@ impl Turn {
     /// Returns what to do next: what ends the run comes before what the orchestrator says.
     fn next_step(&self) -> NextStep {
         let Some(run) = self.conversation.run() else { return NextStep::Rest };
-        let ends = run.canceled.is_some() || run.limit.is_some() || self.fatal.is_some();
+        let ends = run.canceled.is_some() || run.limit.is_some() || run.fatal.is_some();
         if !ends {
             return self.agent.orchestrator.next(&self.conversation);
         }
@@ -157,7 +154,7 @@ impl Turn {
             return NextStep::CallTools(Vec::new());
         }
         let sums_up = run.limit.as_ref().is_some_and(|hit| hit.wrap_up.is_some());
-        if sums_up && !run.wrapped_up && run.canceled.is_none() && self.fatal.is_none() {
+        if sums_up && !run.wrapped_up && run.canceled.is_none() && run.fatal.is_none() {
             NextStep::CallModel(Purpose::WrapUp)
         } else {
             NextStep::Settle
@@ -167,7 +164,7 @@ impl Turn {
     /// Returns the limit that forbids a step.
     fn limit_for(&self, step: &NextStep) -> Option<LimitKind> {
         let run = self.conversation.run().filter(|run| run.limit.is_none())?;
-        if run.canceled.is_some() || self.fatal.is_some() {
+        if run.canceled.is_some() || run.fatal.is_some() {
             return None;
         }
         let limits = &run.limits;
@@ -208,7 +205,6 @@ impl Turn {
         // What lies in the inbox was posted while the agent rested: it becomes drafts.
         self.collect_inbox().await?;
         self.stop = CancellationToken::new();
-        self.fatal = None;
         let (system, tools) = (Arc::clone(&self.agent.instructions), self.agent.tools.block());
         let (system_hash, tools_hash) = (hash_text(&system), hash_tools(&tools));
         let is_new = self.conversation.totals().runs == 0;

@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use bowline_llm::{
     AssistantMessage, AssistantPart, CallId, Message, MessageRef, Messages, Part, RawJson,
-    StopReason, ToolBlock, ToolResult, UserMessage,
+    StopReason, ToolBlock, ToolResult, UserMessage, text_of,
 };
 
 use crate::entry::{
@@ -221,6 +221,7 @@ impl Context {
             limit: None,
             wrapped_up: false,
             canceled: None,
+            fatal: None,
             pending: Vec::new(),
             denials: Vec::new(),
             continued: 0,
@@ -321,6 +322,10 @@ impl Context {
     fn end_call(&mut self, ended: &CallEnded) {
         if let (CallStatus::Denied, Some(run)) = (ended.status, &mut self.run) {
             run.denials.push(ended.call.clone());
+        }
+        if let (true, Some(run)) = (ended.fatal, &mut self.run) {
+            let message = format!("a tool ended the run: {}", text_of(&ended.content));
+            run.fatal.get_or_insert(RunError { kind: RunErrorKind::Tool, message });
         }
         self.stored |= ended.content.iter().any(is_stored);
         if !self.set_state(&ended.call, CallState::Ended(ended.clone()))

@@ -10,7 +10,7 @@ impl Turn {
     /// Says what was steered and queued, if no call is open.
     pub(super) async fn deliver(&mut self) -> Result<(), Halt> {
         let Some(run) = self.conversation.run() else { return Ok(()) };
-        let ends = run.canceled.is_some() || run.limit.is_some() || self.fatal.is_some();
+        let ends = run.canceled.is_some() || run.limit.is_some() || run.fatal.is_some();
         if ends || run.pending.is_empty() || self.conversation.has_open_calls() {
             return Ok(());
         }
@@ -29,7 +29,7 @@ impl Turn {
         }
         self.collect_inbox().await?;
         let Some(run) = self.conversation.run() else { return Ok(()) };
-        let ending = match (&self.fatal, run.canceled, &run.limit) {
+        let ending = match (&run.fatal, run.canceled, &run.limit) {
             (Some(error), ..) => Ending::Failed(error.clone()),
             (None, Some(reason), _) => Ending::Canceled(reason),
             (None, None, Some(hit)) => Ending::Limit(hit.limit),

@@ -9,8 +9,7 @@ use bowline_llm::{CallId, Part, ToolCall};
 use crate::children::Children;
 use crate::conversation::{Call, CallState};
 use crate::entry::{
-    CallEnded, CallStarted, CallStatus, CallWaiting, Custom, Ending, EntryKind, ExternalUsage,
-    RunError, RunErrorKind, Wake,
+    CallEnded, CallStarted, CallStatus, CallWaiting, Custom, Ending, EntryKind, ExternalUsage, Wake,
 };
 use crate::event::{EventBody, Phase};
 use crate::gate::{Review, Verdict};
@@ -94,13 +93,10 @@ impl Turn {
 
     /// Tells whether calls in flight are to be stopped.
     fn must_stop(&self) -> bool {
-        let run = self.conversation.run();
-        self.fatal.is_some()
-            || run.is_some_and(|run| {
-                let out_of_time =
-                    run.limit.as_ref().is_some_and(|hit| hit.limit == LimitKind::RunTime);
-                run.canceled.is_some() || out_of_time
-            })
+        self.conversation.run().is_some_and(|run| {
+            let out_of_time = run.limit.as_ref().is_some_and(|hit| hit.limit == LimitKind::RunTime);
+            run.canceled.is_some() || run.fatal.is_some() || out_of_time
+        })
     }
 
     /// Ends calls that are not to start, or not to wait any longer.
@@ -109,7 +105,7 @@ impl Turn {
         let must_stop = self.must_stop();
         let (status, why) = if run.canceled.is_some() {
             (CallStatus::Canceled, "canceled before it ended".to_owned())
-        } else if self.fatal.is_some() {
+        } else if run.fatal.is_some() {
             (CallStatus::Canceled, "canceled: another tool ended the run".to_owned())
         } else if let Some(hit) = &run.limit {
             (CallStatus::Skipped, format!("skipped: the limit {} is reached", hit.limit.as_str()))
@@ -350,6 +346,7 @@ impl Turn {
             EntryKind::Custom(Custom { name: name.to_string(), call: Some(call.clone()), data })
         };
         let mut kinds: Vec<EntryKind> = records.into_iter().map(record).collect();
+        let fatal = matches!(result, Landing::Returned(Err(ToolError::Fatal(_))));
         let (status, content) = match result {
             Landing::Returned(Ok(ToolOutput::Waiting(wake))) => {
                 self.waiting.insert(call.clone(), children);
@@ -360,8 +357,6 @@ impl Turn {
             Landing::Returned(Err(ToolError::Failed(why))) => (CallStatus::Error, text(why)),
             Landing::Returned(Err(ToolError::TimedOut(why))) => (CallStatus::Timeout, text(why)),
             Landing::Returned(Err(ToolError::Fatal(error))) => {
-                let message = format!("a tool ended the run: {error}");
-                self.fatal = Some(RunError { kind: RunErrorKind::Tool, message });
                 (CallStatus::Error, text(error.to_string()))
             }
             Landing::Stopped(status, said) => {
@@ -377,7 +372,7 @@ impl Turn {
         };
         children.close().await;
         let ended = self.fit(call, status, content, ran).await?;
-        kinds.push(EntryKind::CallEnded(ended));
+        kinds.push(EntryKind::CallEnded(CallEnded { fatal, ..ended }));
         self.commit_after(kinds, Some(active)).await
     }
 
@@ -397,7 +392,7 @@ impl Turn {
             Some(whole) => Some(super::body::keep(&whole, &*self.session.log.blobs()).await?),
             None => None,
         };
-        Ok(CallEnded { call, status, content: content.into(), ms, full })
+        Ok(CallEnded { call, status, content: content.into(), ms, full, fatal: false })
     }
 
     async fn heard(&mut self, call: CallId, message: ScopeMessage) -> Result<(), Halt> {
@@ -434,7 +429,7 @@ impl Turn {
 /// Makes the entry of a call that ended without its tool saying anything.
 fn ended(call: CallId, status: CallStatus, why: &str) -> EntryKind {
     let content = Arc::new([Part::Text(why.to_owned())]);
-    EntryKind::CallEnded(CallEnded { call, status, content, ms: None, full: None })
+    EntryKind::CallEnded(CallEnded { call, status, content, ms: None, full: None, fatal: false })
 }
 
 fn text(text: String) -> Vec<Part> {

@@ -8,9 +8,7 @@ use bowline_agent::entry::Wake;
 use bowline_agent::gate::{Gate, Review, Verdict};
 use bowline_agent::limits::Limits;
 use bowline_agent::op::OpKind;
-use bowline_agent::tool::{
-    Access, Recovery, Toolbox, ToolContext, ToolError, ToolOutput, tool_fn,
-};
+use bowline_agent::tool::{Access, Recovery, ToolContext, ToolError, ToolOutput, Toolbox, tool_fn};
 use bowline_agent::{Agent, Child, SessionHandle};
 use bowline_llm::retry::Policy;
 use bowline_llm::scripted::Reply;
@@ -66,13 +64,16 @@ pub(crate) fn tools(world: &Arc<World>) -> Toolbox {
     tool(&mut all, world, ("fail", shared(), Recovery::Rerun), |_, _, _| async move {
         Err(ToolError::failed("it failed"))
     });
-    tool(&mut all, world, ("boom", shared(), Recovery::Rerun), |_, _, _| async move {
-        panic!("boom")
-    });
+    tool(
+        &mut all,
+        world,
+        ("boom", shared(), Recovery::Rerun),
+        |_, _, _| async move { panic!("boom") },
+    );
     tool(&mut all, world, ("fatal", shared(), Recovery::Rerun), |_, _, _| async move {
         Err(ToolError::Fatal("the disk burns".into()))
     });
-    tool(&mut all, world, ("note", shared(), Recovery::Rerun), |args, cx, _| async move {
+    tool(&mut all, world, ("note", alone(), Recovery::Rerun), |args, cx, _| async move {
         let before = cx.recorded("notes").len();
         cx.record("notes", &args.text)?;
         Ok(format!("{before} notes before {}", args.text).into())
@@ -110,7 +111,7 @@ pub(crate) fn tools(world: &Arc<World>) -> Toolbox {
         }
     });
     tool(&mut all, world, ("sleep", shared(), Recovery::Reattach), |_, cx, _| async move {
-        let at = jiff::Timestamp::from_millisecond(1_700_100_000_000).unwrap();
+        let at = jiff::Timestamp::from_millisecond(1_700_001_000_000).unwrap();
         match &cx.wake {
             Some(wake) => Ok(format!("{wake:?}").into()),
             None => Ok(ToolOutput::Waiting(Wake::At(at))),
@@ -143,12 +144,17 @@ pub(crate) async fn ask(child: &SessionHandle, prompt: &str) -> Result<String, T
 pub(crate) fn delegating(world: &Arc<World>) -> Toolbox {
     let mut all = tools(world);
     let shared = Access::none;
-    tool(&mut all, world, ("delegate", shared(), Recovery::Reattach), |args, cx, world| async move {
-        let child = child(&cx, &args.text, None, tools(&world)).await?;
-        let first = ask(&child, "one").await?;
-        let second = ask(&child, "two").await?;
-        Ok(format!("{first}, {second}").into())
-    });
+    tool(
+        &mut all,
+        world,
+        ("delegate", shared(), Recovery::Reattach),
+        |args, cx, world| async move {
+            let child = child(&cx, &args.text, None, tools(&world)).await?;
+            let first = ask(&child, "one").await?;
+            let second = ask(&child, "two").await?;
+            Ok(format!("{first}, {second}").into())
+        },
+    );
     tool(&mut all, world, ("both", shared(), Recovery::Reattach), |_, cx, world| async move {
         let (one, two) = (
             child(&cx, "child", Some("one"), tools(&world)).await?,
@@ -173,7 +179,8 @@ pub(crate) fn delegating(world: &Arc<World>) -> Toolbox {
     tool(&mut all, world, ("forked", shared(), Recovery::Reattach), |_, cx, world| async move {
         let parent = cx.children.parent().unwrap();
         let tools = tools(&world);
-        let agent = Agent { name: "helper".into(), instructions: "fork".into(), tools, ..parent.clone() };
+        let agent =
+            Agent { name: "helper".into(), instructions: "fork".into(), tools, ..parent.clone() };
         let child = Child { agent, key: None, label: None, from: Begin::Fork };
         let child = cx.children.create(child).await.unwrap();
         Ok(ask(&child, "fork").await?.into())
@@ -257,8 +264,18 @@ pub(crate) fn jobs() -> Vec<(&'static str, Scenario)> {
             Scenario {
                 prompts: one,
                 scripts: alone(vec![
-                    calls(&[("a", "read", "1"), ("b", "slow", ""), ("c", "fail", ""), ("d", "boom", "")]),
-                    calls(&[("e", "shell", "x"), ("f", "read", "2"), ("g", "nothing", ""), ("h", "shell", "y")]),
+                    calls(&[
+                        ("a", "read", "1"),
+                        ("b", "slow", ""),
+                        ("c", "fail", ""),
+                        ("d", "boom", ""),
+                    ]),
+                    calls(&[
+                        ("e", "shell", "x"),
+                        ("f", "read", "2"),
+                        ("g", "nothing", ""),
+                        ("h", "shell", "y"),
+                    ]),
                     says("done"),
                 ]),
                 build: plain,
@@ -282,7 +299,11 @@ pub(crate) fn jobs() -> Vec<(&'static str, Scenario)> {
             "a child with two prompts",
             Scenario {
                 prompts: &["one", "two"],
-                scripts: parent(vec![calls(&[("a", "delegate", "child")]), says("one"), says("two")]),
+                scripts: parent(vec![
+                    calls(&[("a", "delegate", "child")]),
+                    says("one"),
+                    says("two"),
+                ]),
                 build: with_children,
             },
         ),
@@ -326,8 +347,15 @@ pub(crate) fn jobs() -> Vec<(&'static str, Scenario)> {
             Scenario {
                 prompts: one,
                 scripts: [
-                    parent(vec![calls(&[("a", "read", "1")]), calls(&[("b", "forked", ""), ("c", "read", "3")]), says("done")]),
-                    vec![("fork", vec![says("0"), says("1"), calls(&[("f", "read", "2")]), says("forked")])],
+                    parent(vec![
+                        calls(&[("a", "read", "1")]),
+                        calls(&[("b", "forked", "")]),
+                        says("done"),
+                    ]),
+                    vec![(
+                        "fork",
+                        vec![says("0"), says("1"), calls(&[("f", "read", "2")]), says("forked")],
+                    )],
                 ]
                 .concat(),
                 build: with_children,
@@ -374,8 +402,17 @@ pub(crate) fn jobs() -> Vec<(&'static str, Scenario)> {
             Scenario {
                 prompts: one,
                 scripts: alone(vec![
-                    calls(&[("a", "shell", "ok"), ("b", "ask", ""), ("c", "job", ""), ("d", "sleep", "")]),
-                    calls(&[("e", "shell", "deny"), ("f", "read", "rewrite"), ("g", "read", "forbidden")]),
+                    calls(&[
+                        ("a", "shell", "ok"),
+                        ("b", "ask", ""),
+                        ("c", "job", ""),
+                        ("d", "sleep", ""),
+                    ]),
+                    calls(&[
+                        ("e", "shell", "deny"),
+                        ("f", "read", "rewrite"),
+                        ("g", "read", "forbidden"),
+                    ]),
                     says("done"),
                 ]),
                 build: |world, agent| Agent { gate: Arc::new(Strict), ..plain(world, agent) },
@@ -386,7 +423,10 @@ pub(crate) fn jobs() -> Vec<(&'static str, Scenario)> {
             Scenario {
                 prompts: one,
                 scripts: parent(vec![calls(&[("a", "delegate", "child")]), says("done")]),
-                build: |world, agent| Agent { gate: Arc::new(Strict), ..with_children(world, agent) },
+                build: |world, agent| Agent {
+                    gate: Arc::new(Strict),
+                    ..with_children(world, agent)
+                },
             },
         ),
         (
@@ -460,7 +500,8 @@ pub(crate) fn jobs() -> Vec<(&'static str, Scenario)> {
                 scripts: alone(vec![calls(&[("a", "read", "1")]), says("done")]),
                 build: |world, agent| {
                     let patience = Policy::default();
-                    let failing = Failing { world: Arc::clone(world), model: Arc::clone(&agent.model) };
+                    let failing =
+                        Failing { world: Arc::clone(world), model: Arc::clone(&agent.model) };
                     let model = Arc::new(Retry::with_random(failing, patience, || 1));
                     Agent { model, ..plain(world, agent) }
                 },
@@ -493,9 +534,7 @@ pub(crate) fn jobs() -> Vec<(&'static str, Scenario)> {
             "a model that fails",
             Scenario {
                 prompts: &["one", "two"],
-                scripts: alone(vec![
-                    Reply::error(ModelError::new(ErrorKind::Auth, "no")),
-                ]),
+                scripts: alone(vec![Reply::error(ModelError::new(ErrorKind::Auth, "no"))]),
                 build: plain,
             },
         ),
