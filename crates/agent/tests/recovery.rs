@@ -17,6 +17,7 @@ mod tests {
             $(#[test]
             fn $test() {
                 println!("{} cuts", job($job).cut_everywhere());
+                println!("{} pairs of cuts", job($job).cut_twice(1));
             })*
         };
     }

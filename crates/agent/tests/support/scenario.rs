@@ -333,8 +333,9 @@ fn summary(
             }
             EntryKind::RunEnded(ended) => {
                 let mut spent = ended.spent;
-                spent.usage.input -= again.values().sum::<u64>();
-                spent.unpriced -= again.values().sum::<u64>();
+                let more = again.remove(&entry.agent).unwrap_or_default();
+                spent.usage.input -= more;
+                spent.unpriced -= more;
                 summary.ends.push((ended.outcome.clone(), spent));
             }
             EntryKind::CallEnded(ended) => {
@@ -429,7 +430,7 @@ fn calls_ran_as_declared(cut: &World) {
 
 fn operations_are_delivered_once(cut: &World) {
     let mut delivered: HashMap<OpId, usize> = HashMap::new();
-    for entry in cut.log() {
+    for entry in without_copies(cut.log()) {
         let op = match &entry.kind {
             EntryKind::User(said) => said.op,
             EntryKind::Decided(decided) => decided.op,
@@ -451,19 +452,26 @@ fn operations_are_delivered_once(cut: &World) {
     assert_eq!(inbox, [], "left in the inbox");
 }
 
+/// Returns the entries that tell of what happened where they are.
+fn without_copies(mut log: Vec<Entry>) -> Vec<Entry> {
+    let mut copies: HashMap<AgentId, u64> = HashMap::new();
+    log.retain(|entry| {
+        let copied = copies.entry(entry.agent).or_default();
+        if let EntryKind::Created(created) = &entry.kind {
+            *copied = created.from.as_ref().map_or(0, |from| from.entries);
+            return true;
+        }
+        let is_own = *copied == 0;
+        *copied = copied.saturating_sub(1);
+        is_own
+    });
+    log
+}
+
 fn nothing_is_open(cut: &World) {
     let mut open = HashSet::new();
-    let mut copies: HashMap<AgentId, u64> = HashMap::new();
-    for entry in cut.log() {
-        let copied = copies.entry(entry.agent).or_default();
-        if *copied > 0 {
-            *copied -= 1;
-            continue;
-        }
+    for entry in without_copies(cut.log()) {
         match &entry.kind {
-            EntryKind::Created(created) => {
-                *copied = created.from.as_ref().map_or(0, |from| from.entries);
-            }
             EntryKind::RunStarted(_) => assert!(open.insert(entry.agent), "two runs at once"),
             EntryKind::RunEnded(_) => assert!(open.remove(&entry.agent), "an end too many"),
             _ => {}
