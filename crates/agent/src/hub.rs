@@ -164,9 +164,9 @@ impl Hub {
         self.lock().ledger.run(agent)
     }
 
-    /// Returns how many agents were made from a configuration.
-    pub(crate) fn count(&self, config: &str) -> usize {
-        self.lock().projection.count(config)
+    /// Tells whether an agent in the log has this name.
+    pub(crate) fn has_name(&self, name: &str) -> bool {
+        self.lock().projection.has_name(name)
     }
 
     /// Tells the context window of an agent's model.

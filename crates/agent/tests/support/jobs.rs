@@ -176,6 +176,11 @@ pub(crate) fn delegating(world: &Arc<World>) -> Toolbox {
         }
         Ok(run.await.unwrap().text().into())
     });
+    tool(&mut all, world, ("late", shared(), Recovery::Reattach), |args, cx, world| async move {
+        let child = child(&cx, &args.text, None, tools(&world)).await?;
+        tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+        Ok(ask(&child, "one").await?.into())
+    });
     tool(&mut all, world, ("forked", shared(), Recovery::Reattach), |_, cx, world| async move {
         let parent = cx.children.parent().unwrap();
         let tools = tools(&world);
@@ -480,6 +485,62 @@ pub(crate) fn jobs() -> Vec<(&'static str, Scenario)> {
                     limits: Limits { total_tokens: 15, ..Limits::default() },
                     ..plain(world, agent)
                 },
+            },
+        ),
+        (
+            "a limit of time while the model speaks",
+            Scenario {
+                prompts: &["one", "two"],
+                scripts: alone(vec![
+                    says("I was about to")
+                        .held_at_the_end_by(&bowline_llm::scripted::Gate::default()),
+                    says("sum"),
+                    says("two"),
+                ]),
+                build: |world, agent| Agent {
+                    limits: Limits { run_time_ms: 7_000, ..Limits::default() },
+                    ..plain(world, agent)
+                },
+            },
+        ),
+        (
+            "a limit of time without a last word",
+            Scenario {
+                prompts: &["one", "two"],
+                scripts: alone(vec![says("").held_by(&bowline_llm::scripted::Gate::default())]),
+                build: |world, agent| Agent {
+                    limits: Limits { run_time_ms: 7_000, wrap_up: false, ..Limits::default() },
+                    ..plain(world, agent)
+                },
+            },
+        ),
+        (
+            "a limit of time while tools run",
+            Scenario {
+                prompts: one,
+                scripts: alone(vec![
+                    calls(&[("a", "read", "1"), ("b", "slow", ""), ("c", "shell", "")]),
+                    says("sum"),
+                ]),
+                build: |world, agent| Agent {
+                    limits: Limits { run_time_ms: 3_000, ..Limits::default() },
+                    ..plain(world, agent)
+                },
+            },
+        ),
+        (
+            "children that speak late",
+            Scenario {
+                prompts: one,
+                scripts: parent(vec![
+                    calls(&[
+                        ("a", "late", "child"),
+                        ("b", "delegate", "other"),
+                        ("c", "late", "child"),
+                    ]),
+                    says("done"),
+                ]),
+                build: with_children,
             },
         ),
         (

@@ -13,7 +13,8 @@ use bowline_agent::{Agent, Spent};
 use bowline_llm::chat::{Codec, Dialect};
 use bowline_llm::scripted::{Reply, ScriptedModel};
 use bowline_llm::{
-    AssistantPart, CallId, Message, MessageRef, Model, ModelInfo, Part, Request, ToolResult,
+    AssistantPart, CallId, Message, MessageRef, Model, ModelInfo, ModelStream, Part, Request,
+    ToolResult,
 };
 use futures::FutureExt;
 
@@ -37,19 +38,10 @@ pub(crate) enum End {
 
 impl Scenario {
     /// Makes the model of a life: what it says depends on the request alone.
-    pub(crate) fn model(&self, world: &Arc<World>) -> ScriptedModel {
-        let scripts: HashMap<&str, Vec<Reply>> = self.scripts.iter().cloned().collect();
-        let world = Arc::clone(world);
-        ScriptedModel::answering(move |request| {
-            world.requests.lock().unwrap().push((world.life(), request.clone()));
-            let is_reply = |message: &&MessageRef| matches!(***message, Message::Assistant(_));
-            let said = request.messages.iter().filter(is_reply).count();
-            let script = &scripts[&*request.system];
-            script
-                .get(said)
-                .cloned()
-                .unwrap_or_else(|| panic!("{} has no reply {said}", request.system))
-        })
+    pub(crate) fn model(&self, world: &Arc<World>) -> Speaker {
+        let info = ModelInfo { provider: "p".into(), model: "m".into(), ..ModelInfo::default() };
+        let scripts = self.scripts.iter().cloned().collect();
+        Speaker { info, world: Arc::clone(world), scripts }
     }
 
     pub(crate) fn agent(&self, world: &Arc<World>, store: &Crashing) -> Agent {
@@ -143,6 +135,28 @@ impl Scenario {
             }
         }
         cuts
+    }
+}
+
+/// A model that says what stands in a script after so many replies as there are in the request.
+pub(crate) struct Speaker {
+    info: ModelInfo,
+    world: Arc<World>,
+    scripts: HashMap<&'static str, Vec<Reply>>,
+}
+
+impl Model for Speaker {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn stream(&self, request: Request) -> ModelStream {
+        self.world.requests.lock().unwrap().push((self.world.life(), request.clone()));
+        let is_reply = |message: &&MessageRef| matches!(***message, Message::Assistant(_));
+        let said = request.messages.iter().filter(is_reply).count();
+        let reply = self.scripts[&*request.system].get(said);
+        let reply = reply.unwrap_or_else(|| panic!("{} has no reply {said}", request.system));
+        ScriptedModel::new([reply.clone()]).stream(request)
     }
 }
 
