@@ -254,6 +254,11 @@ impl Conversation {
         (!answer.is_empty()).then(|| answer.iter().map(|message| message.to_text()).collect())
     }
 
+    /// Tells whether the last reply was stopped before it was whole.
+    pub(crate) fn was_stopped(&self) -> bool {
+        self.context.was_stopped()
+    }
+
     /// Returns why the last reply is no answer, if it is none.
     pub(crate) fn ending(&self) -> Ending {
         self.context.ending()

@@ -22,7 +22,7 @@ use bowline_llm::CallId;
 
 use crate::agent::Agent;
 use crate::children::Children;
-use crate::conversation::{CallState, Conversation, hash_text, hash_tools};
+use crate::conversation::{CallState, Conversation, OpenRun, hash_text, hash_tools};
 use crate::entry::{
     Created, Entry, EntryKind, LimitHit, Recorded, RunStarted, SystemChanged, Tools, ToolsChanged,
     UserSaid, VERSION, Via,
@@ -137,6 +137,8 @@ impl Turn {
                     self.call_tools().await?;
                 }
             }
+            // A reply that was stopped and not cancelled ran out of time.
+            NextStep::Settle if self.is_out_of_time() => self.hit(LimitKind::RunTime).await?,
             NextStep::Settle => self.settle().await?,
             NextStep::Wait(wakes) => self.wait(wakes).await?,
         }
@@ -185,6 +187,13 @@ impl Turn {
         } else {
             None
         }
+    }
+
+    /// Tells whether time ran out during the last model call, and nothing was said of it yet.
+    fn is_out_of_time(&self) -> bool {
+        let is_ending =
+            |run: &OpenRun| run.canceled.is_some() || run.limit.is_some() || run.fatal.is_some();
+        self.conversation.was_stopped() && !self.conversation.run().is_none_or(is_ending)
     }
 
     /// Commits that a limit was reached.

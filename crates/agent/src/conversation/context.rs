@@ -152,6 +152,10 @@ impl Context {
         }
     }
 
+    pub(super) fn was_stopped(&self) -> bool {
+        matches!(self.stop, Some((_, Some(Broken::Stopped))))
+    }
+
     /// Returns how a run ends that settles now.
     pub(super) fn ending(&self) -> Ending {
         let failed = |kind, message: String| Ending::Failed(RunError { kind, message });
