@@ -59,6 +59,16 @@ impl Scenario {
 
     /// Lives once, up to the end of the job or to the cut.
     pub(crate) fn live(&self, world: &Arc<World>, cut: Option<Cut>) -> End {
+        self.live_for(world, cut, async |agent| work(agent, world, self.prompts).await)
+    }
+
+    /// Lives once, up to the end of some work or to the cut.
+    pub(crate) fn live_for(
+        &self,
+        world: &Arc<World>,
+        cut: Option<Cut>,
+        work: impl AsyncFnOnce(&Agent),
+    ) -> End {
         let store = Crashing::new(world, cut);
         let agent = self.agent(world, &store);
         let process = tokio::runtime::Builder::new_current_thread()
@@ -70,7 +80,7 @@ impl Scenario {
             tokio::select! {
                 biased;
                 () = store.death() => End::Crashed,
-                () = work(&agent, world, self.prompts) => End::Finished,
+                () = work(&agent) => End::Finished,
                 () = tokio::time::sleep(Duration::from_secs(10_000)) => {
                     panic!("it hangs after {:#?}", names(&world.log()))
                 }
@@ -166,7 +176,7 @@ pub(crate) fn every() -> impl Iterator<Item = Cut> {
 }
 
 /// Goes on with what is there until all prompts are answered.
-async fn work(agent: &Agent, world: &World, prompts: &[&str]) {
+pub(crate) async fn work(agent: &Agent, world: &World, prompts: &[&str]) {
     let handle = if world.log().is_empty() {
         let missing = world.memory.open(World::session()).await;
         assert!(missing.is_err(), "a session without a commit");
