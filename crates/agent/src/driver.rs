@@ -12,6 +12,9 @@ use crate::turn::{Halt, Progress, Turn};
 
 /// Owns an agent until it ends: its last handle is gone and no run is open, or it was closed.
 pub(crate) async fn drive(mut turn: Turn) {
+    if let Err(halt) = turn.open().await {
+        recover(&mut turn, &halt).await;
+    }
     loop {
         if let Err(halt) = attend(&mut turn).await {
             recover(&mut turn, &halt).await;

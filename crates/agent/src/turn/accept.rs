@@ -164,6 +164,11 @@ impl Turn {
         Ok(Ok(()))
     }
 
+    /// Takes what was posted while nobody owned the log.
+    pub(crate) async fn open(&mut self) -> Result<(), Halt> {
+        if self.conversation.seq().0 == 0 { Ok(()) } else { self.collect_inbox().await }
+    }
+
     /// Takes what was posted to the session's inbox.
     pub(crate) async fn collect_inbox(&mut self) -> Result<(), Halt> {
         let (inbox, root) = (self.session.inbox(), self.session.id.root());
