@@ -60,6 +60,8 @@ pub(crate) struct Turn {
     waiters: Vec<oneshot::Sender<Result<Outcome, AgentError>>>,
     // Sub-agents of calls that wait: they live until their calls end.
     waiting: HashMap<CallId, Children>,
+    // The run that was last seen open.
+    driven: Option<RunId>,
     // Set when a handle asked to close.
     pub(crate) closing: bool,
 }
@@ -116,6 +118,7 @@ impl Turn {
             stop: CancellationToken::new(),
             waiters: Vec::new(),
             waiting: HashMap::new(),
+            driven: None,
             closing: false,
         };
         (turn, watched)
@@ -280,6 +283,7 @@ impl Turn {
         if kinds.is_empty() {
             return Ok(());
         }
+        self.driven = self.conversation.run().map(|run| run.id);
         let entries = self.entries(kinds, active).await?;
         let pos = self.journal.append(self.conversation.seq(), &entries).await?;
         for entry in &entries {
@@ -331,6 +335,18 @@ impl Turn {
         let log = self.journal.read().await?;
         self.conversation = Conversation::replay(log.iter().map(|(_, entry)| entry));
         self.publish();
+        Ok(())
+    }
+
+    /// Ends what still runs of a lost run, and takes everything from the log again.
+    pub(crate) async fn recover(&mut self) -> Result<(), Halt> {
+        for (_, children) in self.waiting.drain().collect::<Vec<_>>() {
+            children.close().await;
+        }
+        self.phase = Phase::Idle;
+        self.reload().await?;
+        // A commit may be in the log although its answer never came.
+        self.session.hub.catch_up(&self.session.log.read(Pos(0)).await?);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Boundaries: delivering what waits, and ending a run.
 
 use crate::entry::{Ending, EntryKind, RunEnded, UserSaid, Via};
-use crate::event::Phase;
+use crate::event::{EventBody, Phase};
 use crate::op::{Op, OpKind};
 
 use super::{Halt, Turn};
@@ -73,7 +73,11 @@ impl Turn {
         self.phase = Phase::Idle;
         self.commit(kinds).await?;
         if self.meta.parent.is_none() {
-            self.session.log.sync().await?;
+            // The run is over and in the log; that it may not survive a loss of power is no reason
+            // to keep its outcome back.
+            if let Err(error) = self.session.log.sync().await {
+                self.say(EventBody::Warning { message: error.to_string() });
+            }
         }
         if let Some(outcome) = &self.conversation.totals().latest {
             for waiter in self.waiters.drain(..) {

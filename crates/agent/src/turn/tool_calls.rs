@@ -1,7 +1,9 @@
 //! One set of calls: started as their conflicts allow, ended the moment each ends.
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 
+use futures::FutureExt;
 use tokio::time::Instant;
 
 use bowline_llm::{CallId, Part, ToolCall};
@@ -47,15 +49,16 @@ impl Turn {
     pub(super) async fn call_tools(&mut self) -> Result<(), Halt> {
         self.enter(Phase::Tools);
         let mut batch = Batch::new(self.agent.tool_execution);
-        let done = self.run_batch(&mut batch).await;
-        if done.is_err() {
+        let run = AssertUnwindSafe(self.run_batch(&mut batch)).catch_unwind();
+        let done = run.await;
+        if !matches!(done, Ok(Ok(()))) {
             // What they did can no longer be written down. Nothing of them may be left.
             batch.abort().await;
             for (_, children) in self.waiting.drain().collect::<Vec<_>>() {
                 children.close().await;
             }
         }
-        done
+        done.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     async fn run_batch(&mut self, batch: &mut Batch) -> Result<(), Halt> {

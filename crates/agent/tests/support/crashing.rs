@@ -43,6 +43,8 @@ pub(crate) struct World {
     pub(crate) requests: Mutex<Vec<(usize, Request)>>,
     pub(crate) runs: Mutex<Vec<Ran>>,
     pub(crate) recovery: Mutex<HashMap<String, Recovery>>,
+    /// Tools that run now.
+    pub(crate) running: AtomicUsize,
     /// How many entries the log held at each crash.
     pub(crate) crashes: Mutex<Vec<usize>>,
     /// How many fetches of model failures there were in each life.
@@ -73,6 +75,12 @@ impl World {
 
     pub(crate) fn log_of(&self, agent: AgentId) -> Vec<Entry> {
         self.log().into_iter().filter(|entry| entry.agent == agent).collect()
+    }
+
+    /// Notes that a tool runs, until what is returned is dropped.
+    pub(crate) fn runs(self: &Arc<Self>) -> Running {
+        self.running.fetch_add(1, Ordering::SeqCst);
+        Running(Arc::clone(self))
     }
 
     pub(crate) fn ran(&self, agent: AgentId, call: &CallId) {
@@ -132,6 +140,15 @@ impl World {
     }
 }
 
+/// A tool that runs.
+pub(crate) struct Running(Arc<World>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// Ids and a time that are the same in every run of a test.
 pub(crate) struct Clock(AtomicU64);
 
@@ -153,6 +170,19 @@ impl Source for Clock {
     }
 }
 
+/// What goes wrong with a store while the process lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The disk is full, from the commit on.
+    Full,
+    /// The commit finds another writer.
+    Fenced,
+    /// The commit is kept, and the answer is lost.
+    Mute,
+    /// The disk cannot be synced, from the commit on.
+    Sync,
+}
+
 /// The store as one process sees it: from its death on, nothing gets in or out any more.
 #[derive(Clone)]
 pub(crate) struct Crashing {
@@ -162,15 +192,46 @@ pub(crate) struct Crashing {
 
 struct Process {
     cut: Option<Cut>,
+    fault: Mutex<Option<(usize, Fault)>>,
     commits: AtomicUsize,
     dead: watch::Sender<bool>,
 }
 
 impl Crashing {
     pub(crate) fn new(world: &Arc<World>, cut: Option<Cut>) -> Self {
-        let process =
-            Process { cut, commits: AtomicUsize::new(0), dead: watch::Sender::new(false) };
+        let process = Process {
+            cut,
+            fault: Mutex::default(),
+            commits: AtomicUsize::new(0),
+            dead: watch::Sender::new(false),
+        };
         Self { world: Arc::clone(world), process: Arc::new(process) }
+    }
+
+    /// Makes something go wrong at a commit.
+    pub(crate) fn break_at(&self, commit: usize, fault: Fault) {
+        *self.process.fault.lock().unwrap() = Some((commit, fault));
+    }
+
+    /// Mends what went wrong; returns whether anything did.
+    pub(crate) fn mend(&self) -> bool {
+        let commits = self.process.commits.load(Ordering::SeqCst);
+        let mut fault = self.process.fault.lock().unwrap();
+        fault.take_if(|(commit, _)| commits > *commit).is_some()
+    }
+
+    /// Returns what is wrong at a commit, and remembers it like a crash if it is the first.
+    fn fault(&self, commit: usize) -> Option<Fault> {
+        let (at, fault) = (*self.process.fault.lock().unwrap())?;
+        let is_wrong = match fault {
+            Fault::Full | Fault::Sync => commit >= at,
+            Fault::Fenced | Fault::Mute => commit == at,
+        };
+        if is_wrong && commit == at {
+            let kept = self.world.log().len();
+            self.world.crashes.lock().unwrap().push(kept);
+        }
+        is_wrong.then_some(fault)
     }
 
     /// Returns when the process has died.
@@ -190,6 +251,10 @@ impl Crashing {
         self.process.dead.send_replace(true);
         pending::<()>().await;
     }
+}
+
+fn broken() -> JournalError {
+    JournalError::io("append", std::io::Error::other("no space left on device"))
 }
 
 struct In<T: ?Sized> {
@@ -251,6 +316,11 @@ impl SessionLog for In<dyn SessionLog> {
 
     async fn sync(&self) -> Result<(), JournalError> {
         self.store.live().await;
+        let commits = self.store.process.commits.load(Ordering::SeqCst);
+        let fault = *self.store.process.fault.lock().unwrap();
+        if fault.is_some_and(|(at, fault)| fault == Fault::Sync && commits > at) {
+            return Err(broken());
+        }
         self.inner.sync().await
     }
 }
@@ -264,8 +334,21 @@ impl Journal for In<dyn Journal> {
         if side == Some(Side::Before) {
             self.store.die().await;
         }
+        let fault = self.store.fault(commit);
+        match fault {
+            Some(Fault::Full) => return Err(broken()),
+            Some(Fault::Fenced) => return Err(JournalError::Fenced(entries[0].agent)),
+            Some(Fault::Mute | Fault::Sync) | None => {}
+        }
         let pos = self.inner.append(after, entries).await?;
         self.store.world.commits.lock().unwrap().push(entries.to_vec());
+        if fault == Some(Fault::Mute) {
+            self.store.world.crashes.lock().unwrap().pop();
+            let kept = self.store.world.log().len();
+            self.store.world.crashes.lock().unwrap().push(kept);
+            self.store.world.attend();
+            return Err(broken());
+        }
         if side == Some(Side::After) {
             self.store.die().await;
         }

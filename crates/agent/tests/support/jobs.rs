@@ -39,7 +39,12 @@ pub(crate) fn tool<F, R>(
     let world = Arc::clone(world);
     let run = move |args: Args, cx: ToolContext| {
         world.ran(cx.agent.id, &cx.call);
-        run(args, cx, Arc::clone(&world))
+        let running = world.runs();
+        let work = run(args, cx, Arc::clone(&world));
+        async move {
+            let _running = running;
+            work.await
+        }
     };
     let tool = tool_fn(name, "A tool.", run).with_access(access).with_recovery(recovery);
     toolbox.add(Arc::new(tool)).unwrap();

@@ -69,8 +69,17 @@ impl Scenario {
         cut: Option<Cut>,
         work: impl AsyncFnOnce(&Agent),
     ) -> End {
-        let store = Crashing::new(world, cut);
-        let agent = self.agent(world, &store);
+        self.live_with(world, &Crashing::new(world, cut), work)
+    }
+
+    /// Lives once with a store.
+    pub(crate) fn live_with(
+        &self,
+        world: &Arc<World>,
+        store: &Crashing,
+        work: impl AsyncFnOnce(&Agent),
+    ) -> End {
+        let agent = self.agent(world, store);
         let process = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
@@ -86,7 +95,7 @@ impl Scenario {
                 }
             }
         });
-        drop((agent, process, store));
+        drop((agent, process));
         world.life.fetch_add(1, Ordering::SeqCst);
         if !world.log().is_empty() {
             let opened = world.memory.open(World::session()).now_or_never().unwrap();
