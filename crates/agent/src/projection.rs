@@ -27,7 +27,9 @@ struct Agent {
     meta: Arc<AgentMeta>,
     parent: Option<(AgentId, CallId)>,
     run: Option<RunId>,
+    // Model calls of the run that are over, and whether one is being made in this process.
     turn: u32,
+    in_turn: bool,
     has_run: bool,
     outcome: Option<Ending>,
     usage: Usage,
@@ -71,13 +73,14 @@ impl Projection {
 
     /// Returns the number of an agent's latest model call and its open run.
     pub(crate) fn place(&self, agent: AgentId) -> (Option<RunId>, u32) {
-        self.agents.get(&agent).map(|agent| (agent.run, agent.turn)).unwrap_or_default()
+        let place = |agent: &Agent| (agent.run, agent.turn + u32::from(agent.in_turn));
+        self.agents.get(&agent).map(place).unwrap_or_default()
     }
 
     /// Announces a model call, which no entry does before it is over.
     pub(crate) fn begin_turn(&mut self, agent: AgentId) {
         if let Some(agent) = self.agents.get_mut(&agent) {
-            agent.turn += 1;
+            agent.in_turn = true;
         }
     }
 
@@ -105,7 +108,7 @@ impl Projection {
         // Copies tell of what happened elsewhere; they only set the scene.
         let copied = agent.copies > 0;
         agent.copies = agent.copies.saturating_sub(1);
-        let before = agent.before(&entry.kind, live);
+        let before = agent.before(&entry.kind);
         let mut sheet = Sheet { session: self.session, agent, entry, pos, events: Vec::new() };
         for (meta, outcome, usage) in ended {
             sheet.push(None, EventBody::AgentEnd { outcome, usage });
@@ -146,6 +149,7 @@ impl Projection {
                 parent,
                 run: None,
                 turn: 0,
+                in_turn: false,
                 has_run: false,
                 outcome: None,
                 usage: Usage::default(),
@@ -186,7 +190,7 @@ struct Before {
 }
 
 impl Agent {
-    fn before(&mut self, kind: &EntryKind, live: bool) -> Before {
+    fn before(&mut self, kind: &EntryKind) -> Before {
         let mut before = Before::default();
         match kind {
             EntryKind::RunStarted(started) => {
@@ -194,11 +198,11 @@ impl Agent {
                 self.has_run = true;
                 self.run = Some(started.run);
                 self.turn = 0;
+                self.in_turn = false;
             }
             EntryKind::Assistant(said) => {
-                if !live {
-                    self.turn += 1;
-                }
+                self.turn += 1;
+                self.in_turn = false;
                 if said.broken.is_none() {
                     let calls = said.message.tool_calls();
                     self.batch =
