@@ -19,10 +19,10 @@ mod tests {
     use bowline_agent::entry::Ending;
     use bowline_agent::event::{Event, EventBody, Phase};
     use bowline_agent::gate::{Gate, Review, Verdict};
-    use bowline_agent::journal::{JournalError, Pos};
+    use bowline_agent::journal::JournalError;
     use bowline_agent::orchestrator::{NextStep, Orchestrator, React};
     use bowline_agent::tool::{Access, Recovery};
-    use bowline_agent::{Agent, AgentError, Projection, SessionHandle, ToolExecution};
+    use bowline_agent::{Agent, AgentError, SessionHandle, ToolExecution};
     use bowline_llm::{Model, ModelInfo, ModelStream, Request};
     use futures::StreamExt as _;
     use pretty_assertions::assert_eq;
@@ -30,7 +30,7 @@ mod tests {
 
     use super::support::crashing::{Crashing, Fault, World};
     use super::support::jobs::{Strict, calls, child, job, says, tool, tools};
-    use super::support::scenario::{End, Scenario, compare};
+    use super::support::scenario::{End, Scenario, check_events, compare};
 
     const JOBS: [&str; 8] = [
         "parallel calls of all sorts",
@@ -119,15 +119,7 @@ mod tests {
             matches!(event.body, EventBody::RunLost { .. }) && event.agent.id == handle.agent_id()
         };
         assert_eq!(events.iter().filter(lost).count(), usize::from(failed));
-        let mut projection = Projection::new(handle.session_id());
-        let log = world.log();
-        let entries = (0..).map(Pos).zip(&log);
-        let expected = entries.flat_map(|(pos, entry)| projection.apply(pos, entry));
-        let is_live = |event: &Event| matches!(event.body, EventBody::TurnStart {});
-        let expected: Vec<Event> = expected.filter(|event| !is_live(event)).collect();
-        let committed = events.iter().filter(|event| event.pos.is_some());
-        let committed: Vec<Event> = committed.map(|event| Event::clone(event)).collect();
-        assert_eq!(committed, expected);
+        check_events(&events, world);
     }
 
     #[test]
