@@ -19,6 +19,8 @@ use crate::op::{Op, OpKind};
 pub struct Projection {
     session: SessionId,
     agents: HashMap<AgentId, Agent>,
+    // Known before the agent is: its model is, and its log may be empty yet.
+    windows: HashMap<AgentId, u64>,
 }
 
 /// What must be known of an agent to tell its events.
@@ -51,11 +53,15 @@ struct Sheet<'a> {
 impl Projection {
     /// Makes a projection for a reader of the log.
     pub fn new(session: SessionId) -> Self {
-        Self { session, agents: HashMap::new() }
+        Self { session, agents: HashMap::new(), windows: HashMap::new() }
     }
 
     /// Tells the context window of an agent's model, for the share of it in use.
     pub fn set_window(&mut self, agent: AgentId, window: Option<u64>) {
+        match window {
+            Some(window) => self.windows.insert(agent, window),
+            None => self.windows.remove(&agent),
+        };
         if let Some(agent) = self.agents.get_mut(&agent) {
             agent.window = window;
         }
@@ -100,14 +106,16 @@ impl Projection {
             self.create(entry.agent, created);
             return Vec::new();
         }
+        // Copies tell of what happened elsewhere.
+        if let Some(agent) = self.agents.get_mut(&entry.agent).filter(|agent| agent.copies > 0) {
+            agent.copies -= 1;
+            return Vec::new();
+        }
         let ended = match &entry.kind {
             EntryKind::CallEnded(ended) => self.ended_children(entry.agent, &ended.call),
             _ => Vec::new(),
         };
         let Some(agent) = self.agents.get_mut(&entry.agent) else { return Vec::new() };
-        // Copies tell of what happened elsewhere; they only set the scene.
-        let copied = agent.copies > 0;
-        agent.copies = agent.copies.saturating_sub(1);
         let before = agent.before(&entry.kind);
         let mut sheet = Sheet { session: self.session, agent, entry, pos, events: Vec::new() };
         for (meta, outcome, usage) in ended {
@@ -120,7 +128,7 @@ impl Projection {
         sheet.write(before, live);
         let events = sheet.events;
         agent.after(&entry.kind);
-        if copied { Vec::new() } else { events }
+        events
     }
 
     fn create(&mut self, id: AgentId, created: &Created) {
@@ -153,7 +161,7 @@ impl Projection {
                 has_run: false,
                 outcome: None,
                 usage: Usage::default(),
-                window: None,
+                window: self.windows.get(&id).copied(),
                 batch: Vec::new(),
                 queued: Vec::new(),
                 copies,

@@ -228,7 +228,7 @@ mod tests {
     }
 
     /// Runs an agent that panics in its first run, and then again.
-    fn panics(change: impl Fn(Agent) -> Agent) {
+    fn panics(fails: bool, change: impl Fn(Agent) -> Agent) {
         let job = Scenario {
             prompts: &[],
             scripts: vec![
@@ -239,7 +239,7 @@ mod tests {
                         says("done"),
                     ],
                 ),
-                ("child", vec![calls(&[("x", "slow", "")]), says("child done")]),
+                ("child", vec![calls(&[("x", "slow", "")]), says("child done"), says("again")]),
             ],
             build: |world, agent| {
                 let mut all = tools(world);
@@ -264,8 +264,13 @@ mod tests {
                 .filter(|event| event.body.is_terminal() && event.agent.id == handle.agent_id());
             assert_eq!(ends.count(), 1);
             let latest = handle.state().latest.clone().unwrap();
-            let Ending::Failed(error) = latest.ending else { panic!("{:?}", latest.ending) };
-            assert!(error.message.contains("panicked"), "{error}");
+            match latest.ending {
+                Ending::Failed(error) if fails => {
+                    assert!(error.message.contains("panicked"), "{error}")
+                }
+                ending => assert!(!fails && ending == Ending::Done, "{ending:?}"),
+            }
+            assert_eq!(latest.denials.len(), usize::from(!fails));
             is_down(&handle, &world).await;
             // The session can be used.
             let outcome = handle.prompt("again").await.unwrap();
@@ -275,20 +280,20 @@ mod tests {
 
     #[test]
     fn a_panic_in_an_orchestrator_fails_the_run() {
-        panics(|agent| Agent { orchestrator: Panicking::armed(), ..agent });
+        panics(true, |agent| Agent { orchestrator: Panicking::armed(), ..agent });
     }
 
     #[test]
     fn a_panic_in_a_model_fails_the_run() {
-        panics(|agent| {
+        panics(true, |agent| {
             let model = PanickingModel(Panicking::armed(), Arc::clone(&agent.model));
             Agent { model: Arc::new(model), ..agent }
         });
     }
 
     #[test]
-    fn a_panic_in_a_gate_fails_the_run_and_leaves_nothing_running() {
-        panics(|agent| {
+    fn a_panic_in_a_gate_denies_the_call_and_leaves_nothing_running() {
+        panics(false, |agent| {
             // The third call is reviewed while the first one is in flight.
             let tool_execution = ToolExecution::Parallel { max: 2 };
             Agent { gate: Panicking::armed(), tool_execution, ..agent }

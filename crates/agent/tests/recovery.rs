@@ -144,7 +144,7 @@ mod tests {
             match agent.resume(id).await {
                 Ok(handle) => break handle,
                 Err(AgentError::Journal(JournalError::Busy { .. })) => {
-                    tokio::task::yield_now().await
+                    tokio::task::yield_now().await;
                 }
                 Err(error) => panic!("{error}"),
             }

@@ -1,6 +1,6 @@
 //! The calls that are in flight in this process.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +25,9 @@ use crate::tool::{
 /// How long a tool that was asked to stop may take before it is dropped.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// How often to look again at a call whose sub-agents work when its own time is nearly up.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 /// At most so many calls at once by default.
 const AT_ONCE: usize = 8;
 
@@ -34,15 +37,17 @@ pub(super) struct Batch {
     ids: HashMap<Id, CallId>,
     running: HashMap<CallId, Running>,
     pub(super) prepared: HashMap<CallId, Prepared>,
-    say: mpsc::UnboundedSender<(CallId, ScopeMessage)>,
-    said: mpsc::UnboundedReceiver<(CallId, ScopeMessage)>,
+    speaks: mpsc::UnboundedSender<CallId>,
+    spoke: mpsc::UnboundedReceiver<CallId>,
     execution: ToolExecution,
 }
 
 struct Running {
     access: Access,
     began: Instant,
+    // Without the time in which its sub-agents work from here on.
     time_is_up: Option<Instant>,
+    worked: Duration,
     cancel: CancellationToken,
     children: Children,
     scope: Arc<CallScope>,
@@ -68,6 +73,8 @@ struct Returned {
 pub(super) struct Landed {
     pub(super) call: CallId,
     pub(super) result: Landing,
+    /// What it said and nobody has heard yet.
+    pub(super) unheard: VecDeque<ScopeMessage>,
     pub(super) records: Vec<(Arc<str>, RawJson)>,
     pub(super) ran: Duration,
     pub(super) children: Children,
@@ -99,14 +106,14 @@ pub(super) struct Start {
 
 impl Batch {
     pub(super) fn new(execution: ToolExecution) -> Self {
-        let (say, said) = mpsc::unbounded_channel();
+        let (speaks, spoke) = mpsc::unbounded_channel();
         Self {
             tasks: JoinSet::new(),
             ids: HashMap::new(),
             running: HashMap::new(),
             prepared: HashMap::new(),
-            say,
-            said,
+            speaks,
+            spoke,
             execution,
         }
     }
@@ -119,8 +126,8 @@ impl Batch {
         self.running.contains_key(call)
     }
 
-    pub(super) fn voice(&self) -> mpsc::UnboundedSender<(CallId, ScopeMessage)> {
-        self.say.clone()
+    pub(super) fn voice(&self) -> mpsc::UnboundedSender<CallId> {
+        self.speaks.clone()
     }
 
     /// Tells whether a call may start beside those in flight, the `starting` ones that are about to,
@@ -165,8 +172,10 @@ impl Batch {
             Returned { result: result.map_err(|panic| panic_text(&*panic).to_owned()), records }
         });
         self.ids.insert(task.id(), call.clone());
+        let worked = children.worked().1;
+        let stopped = None;
         let running =
-            Running { access, began, time_is_up, cancel, children, scope, task, stopped: None };
+            Running { access, began, time_is_up, worked, cancel, children, scope, task, stopped };
         self.running.insert(call, running);
     }
 
@@ -176,8 +185,15 @@ impl Batch {
             let alarm = self.alarm();
             tokio::select! {
                 biased;
+                // A tool that never stops talking must not keep the clock from being looked at.
+                () = super::until(alarm) => self.overdue(),
                 // What a tool said comes before its end.
-                Some((call, message)) = self.said.recv() => return Happening::Said(call, message),
+                Some(call) = self.spoke.recv() => {
+                    let running = self.running.get(&call);
+                    if let Some(message) = running.and_then(|running| running.scope.hear()) {
+                        return Happening::Said(call, message);
+                    }
+                }
                 Some(joined) = self.tasks.join_next_with_id() => {
                     let (id, returned) = match joined {
                         Ok((id, returned)) => (id, Some(returned)),
@@ -187,7 +203,6 @@ impl Batch {
                         return Happening::Landed(landed);
                     }
                 }
-                () = super::until(alarm) => self.overdue(),
             }
         }
     }
@@ -227,8 +242,10 @@ impl Batch {
         let Some(Returned { result, records }) = returned else {
             let status = stopped.unwrap_or(CallStatus::Canceled);
             let records = running.scope.close();
+            let unheard = running.scope.hear_all();
             let result = Landing::Stopped(status, None);
-            return Some(Landed { call, result, records, ran, children: running.children });
+            let children = running.children;
+            return Some(Landed { call, result, unheard, records, ran, children });
         };
         let result = match (result, stopped) {
             (Err(panic), _) => Landing::Panicked(panic),
@@ -239,14 +256,15 @@ impl Batch {
             (Ok(Ok(ToolOutput::Waiting(_))), Some(status)) => Landing::Stopped(status, None),
             (Ok(result), _) => Landing::Returned(result),
         };
-        Some(Landed { call, result, records, ran, children: running.children })
+        let (unheard, children) = (running.scope.hear_all(), running.children);
+        Some(Landed { call, result, unheard, records, ran, children })
     }
 
     /// Returns when somebody's time or patience is up.
     fn alarm(&self) -> Option<Instant> {
         let times = self.running.values().filter_map(|running| match running.stopped {
             Some(stopped) => Some(stopped.until),
-            None => running.time_is_up,
+            None => running.due().map(|(due, _)| due),
         });
         times.min()
     }
@@ -255,16 +273,12 @@ impl Batch {
     fn overdue(&mut self) {
         let now = Instant::now();
         for running in self.running.values_mut() {
-            match (running.stopped, running.time_is_up) {
+            match (running.stopped, running.due()) {
                 (Some(stopped), _) if stopped.until <= now => {
                     running.task.abort();
                     running.stopped = Some(Stopped { until: now + GRACE, ..stopped });
                 }
-                (None, Some(time)) if time <= now && running.children.is_busy() => {
-                    // Waiting for a sub-agent is not the tool's time.
-                    running.time_is_up = Some(now + Duration::from_secs(1));
-                }
-                (None, Some(time)) if time <= now => running.stop(CallStatus::Timeout),
+                (None, Some((due, false))) if due <= now => running.stop(CallStatus::Timeout),
                 (Some(_) | None, _) => {}
             }
         }
@@ -272,9 +286,20 @@ impl Batch {
 }
 
 impl Running {
+    /// Returns when its time is up, or may be, and whether a sub-agent is at work: that is not the
+    /// tool's time.
+    fn due(&self) -> Option<(Instant, bool)> {
+        let (is_busy, worked) = self.children.worked();
+        let due = self.time_is_up? + worked.saturating_sub(self.worked);
+        // While a sub-agent works, the end is as far away as before, but not so near as to spin.
+        let soonest = Instant::now() + LOOK_AGAIN;
+        Some((if is_busy { due.max(soonest) } else { due }, is_busy))
+    }
+
     fn stop(&mut self, status: CallStatus) {
         if self.stopped.is_none() {
             self.cancel.cancel();
+            self.children.stop();
             self.stopped = Some(Stopped { status, until: Instant::now() + GRACE });
         }
     }

@@ -1,5 +1,6 @@
 //! Boundaries: delivering what waits, and ending a run.
 
+use crate::conversation::Last;
 use crate::entry::{Ending, EntryKind, RunEnded, UserSaid, Via};
 use crate::event::{EventBody, Phase};
 use crate::op::{Op, OpKind};
@@ -12,6 +13,11 @@ impl Turn {
         let Some(run) = self.conversation.run() else { return Ok(()) };
         let ends = run.canceled.is_some() || run.limit.is_some() || run.fatal.is_some();
         if ends || run.pending.is_empty() || self.conversation.has_open_calls() {
+            return Ok(());
+        }
+        // A run that has failed is not to be talked on: what waits stays undelivered.
+        let is_over = matches!(self.conversation.last(), Last::Answer | Last::Broken);
+        if is_over && self.conversation.ending() != Ending::Done {
             return Ok(());
         }
         // What was steered comes first, then what was queued, each in its order.
@@ -75,7 +81,7 @@ impl Turn {
         if self.meta.parent.is_none() {
             // The run is over and in the log; that it may not survive a loss of power is no reason
             // to keep its outcome back.
-            if let Err(error) = self.session.log.sync().await {
+            if let Err(error) = self.log.sync().await {
                 self.say(EventBody::Warning { message: error.to_string() });
             }
         }

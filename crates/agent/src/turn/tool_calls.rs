@@ -1,6 +1,6 @@
 //! One set of calls: started as their conflicts allow, ended the moment each ends.
 
-use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -10,6 +10,7 @@ use bowline_llm::{CallId, Part, ToolCall};
 
 use crate::children::Children;
 use crate::conversation::{Call, CallState};
+use crate::driver::panic_text;
 use crate::entry::{
     CallEnded, CallStarted, CallStatus, CallWaiting, Custom, Ending, EntryKind, ExternalUsage, Wake,
 };
@@ -74,6 +75,7 @@ impl Turn {
             tokio::select! {
                 biased;
                 mail = self.mailbox.next() => self.accept(mail).await?,
+                () = until(deadline), if self.has_time_limit() => self.hit(LimitKind::RunTime).await?,
                 happening = batch.next() => match happening {
                     Happening::Landed(landed) => {
                         let active = since.elapsed();
@@ -82,7 +84,6 @@ impl Turn {
                     }
                     Happening::Said(call, message) => self.heard(call, message).await?,
                 },
-                () = until(deadline), if self.has_time_limit() => self.hit(LimitKind::RunTime).await?,
             }
             if self.must_stop() {
                 batch.stop(CallStatus::Canceled);
@@ -247,12 +248,11 @@ impl Turn {
             let names = known.specs().iter().map(|spec| spec.name.as_str());
             return Err((CallStatus::Error, result::unknown_tool(name, names)));
         };
-        let prepared =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tool.prepare(arguments)));
+        let prepared = catch_unwind(AssertUnwindSafe(|| tool.prepare(arguments)));
         match prepared {
             Ok(prepared) => prepared.map_err(|error| (CallStatus::Error, error.to_string())),
             Err(panic) => {
-                let text = crate::driver::panic_text(&*panic);
+                let text = panic_text(&*panic);
                 Err((CallStatus::Error, format!("the tool panicked: {text}")))
             }
         }
@@ -287,7 +287,12 @@ impl Turn {
         for _ in 0..=REWRITES {
             let access = prepared.access.clone();
             let review = Review { call: &asked, access: &access, agent: &self.meta, decision };
-            match self.agent.gate.review(&review).await {
+            // A gate that cannot say does not let anything pass.
+            let verdict = AssertUnwindSafe(self.agent.gate.review(&review)).catch_unwind().await;
+            let verdict = verdict.unwrap_or_else(|panic| Verdict::Deny {
+                reason: format!("the gate panicked: {}", panic_text(&*panic)),
+            });
+            match verdict {
                 Verdict::Allow { rule } => {
                     let is_rewritten = asked.arguments != call.call.arguments;
                     let arguments = is_rewritten.then(|| asked.arguments.clone());
@@ -324,7 +329,7 @@ impl Turn {
             let (session, meta) = (Arc::clone(&self.session), Arc::clone(&self.meta));
             Children::new(session, self.agent.clone(), meta, call.clone())
         });
-        children.again();
+        children.run_again();
         let limits = self.conversation.run().map(|run| run.limits.clone()).unwrap_or_default();
         let cx = ToolContext {
             session: self.session.id,
@@ -333,7 +338,7 @@ impl Turn {
             cancel: self.stop.child_token(),
             tool_time: limits.tool_time(),
             output_bytes: limits.output_bytes,
-            folder: self.session.folder(),
+            folder: self.log.folder(),
             wake,
             children,
             source: Arc::clone(&self.session.source),
@@ -344,7 +349,10 @@ impl Turn {
 
     /// Commits that a call has ended, or waits, with what its tool recorded.
     async fn land(&mut self, landed: Landed, active: std::time::Duration) -> Result<(), Halt> {
-        let Landed { call, result, records, ran, children } = landed;
+        let Landed { call, result, unheard, records, ran, children } = landed;
+        for message in unheard {
+            self.heard(call.clone(), message).await?;
+        }
         let record = |(name, data): (Arc<str>, _)| {
             EntryKind::Custom(Custom { name: name.to_string(), call: Some(call.clone()), data })
         };
@@ -392,7 +400,7 @@ impl Turn {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let (content, whole) = result::cut(content, limit);
         let full = match whole {
-            Some(whole) => Some(super::body::keep(&whole, &*self.session.log.blobs()).await?),
+            Some(whole) => Some(super::body::keep(&whole, &*self.log.blobs()).await?),
             None => None,
         };
         Ok(CallEnded { call, status, content: content.into(), ms, full, fatal: false })
