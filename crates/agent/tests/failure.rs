@@ -266,7 +266,7 @@ mod tests {
             let latest = handle.state().latest.clone().unwrap();
             match latest.ending {
                 Ending::Failed(error) if fails => {
-                    assert!(error.message.contains("panicked"), "{error}")
+                    assert!(error.message.contains("panicked"), "{error}");
                 }
                 ending => assert!(!fails && ending == Ending::Done, "{ending:?}"),
             }
