@@ -237,6 +237,7 @@ mod tests {
                     vec![
                         calls(&[("a", "busy", "child"), ("b", "read", "1"), ("c", "fail", "")]),
                         says("done"),
+                        says("done again"),
                     ],
                 ),
                 ("child", vec![calls(&[("x", "slow", "")]), says("child done"), says("again")]),
