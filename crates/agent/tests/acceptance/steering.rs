@@ -156,7 +156,7 @@ async fn what_is_posted_to_an_idle_agent_is_a_draft_and_is_not_said_later() {
     let op = op(OpKind::Queue("draft".into()));
     handle.post(op.clone()).await.unwrap();
     let state = handle.wait_for(|state| !state.drafts.is_empty()).await.unwrap();
-    assert_eq!(state.drafts, [op.clone()]);
+    assert_eq!(state.drafts, std::slice::from_ref(&op));
     let told = hear(handle.prompt("on")).await;
     assert_eq!(deliveries(&told), ["turn_end(end_turn)", "run_end(done)"]);
     assert_eq!(handle.state().drafts, [op]);
@@ -504,12 +504,13 @@ async fn a_busy_agent_may_give_up_for_a_new_prompt() {
 // A prompt that waits for the run before it is not lost with its handle.
 #[tokio::test(start_paused = true)]
 async fn a_prompt_that_cancels_the_run_before_it_outlives_its_handle() {
-    let gate = Gate::default();
-    let stage = stage([Reply::text("late").held_by(&gate), Reply::text("fine")]);
+    let latch = Latch::default();
+    let script = [Reply::call("held", "{}"), Reply::text("fine")];
+    let stage = stage(script).with(held("held", &latch));
     let handle = stage.start();
     let mut events = handle.subscribe(100);
     drop(handle.prompt("go"));
-    gate.reached().await;
+    latch.reached().await;
     drop(handle.prompt_with("more", Busy::CancelPrevious));
     drop(handle);
     let mut ends = Vec::new();
