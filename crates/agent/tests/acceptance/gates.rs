@@ -329,9 +329,9 @@ async fn a_question_that_nobody_can_answer_ends_the_run() {
     assert_eq!(hear(handle.prompt("again")).await.text(), "fine");
 }
 
-// A question waits through a restart.
+// Detaching from a run does not end its wait.
 #[tokio::test]
-async fn a_question_is_answered_after_the_session_was_opened_again() {
+async fn a_question_is_answered_although_nobody_watches_the_run() {
     let script = [Reply::call("curious", "{}"), Reply::text("done")];
     let stage = stage(script).with(curious());
     let handle = stage.start();

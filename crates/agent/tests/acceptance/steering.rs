@@ -656,3 +656,49 @@ async fn what_an_agent_does_can_be_watched() {
     assert_eq!(state.pending_calls, []);
     let _ = Arc::clone(&state);
 }
+
+// Whatever is said at whatever moment: the invariants hold, and the next prompt works.
+#[tokio::test(start_paused = true)]
+async fn a_run_may_be_interrupted_at_any_moment() {
+    for moment in 0..60 {
+        for what in 0..4 {
+            let call = || Reply::call("echo", "{}").and_call("slow", "{}").and_call("echo", "{}");
+            let slow = tool("slow", |_, _| async {
+                for _ in 0..10 {
+                    tokio::task::yield_now().await;
+                }
+                Ok("slow".into())
+            });
+            let stage =
+                stage([call(), call(), Reply::text("a"), Reply::text("b"), Reply::text("c")])
+                    .with(echo())
+                    .with(slow)
+                    .change(|agent| agent.tool_execution = ToolExecution::Sequential);
+            let handle = stage.start();
+            let run = handle.prompt("go");
+            let interrupts = async {
+                for _ in 0..moment {
+                    tokio::task::yield_now().await;
+                }
+                match what {
+                    0 => handle.cancel(),
+                    1 => drop(handle.steer("hey").await),
+                    2 => drop(handle.queue("hey").await),
+                    _ => drop(handle.follow_up("hey").await),
+                }
+            };
+            let (told, ()) = tokio::join!(hear(run), interrupts);
+            let ending = told.ending();
+            let wanted = [Ending::Done, Ending::Canceled(CancelReason::User)];
+            assert!(wanted.contains(&ending), "{ending:?} at {moment} of {what}");
+            assert!(what == 0 || ending == Ending::Done, "{moment} of {what}");
+            let outcome = told.outcome.unwrap();
+            assert_eq!(outcome.undelivered, [], "{moment} of {what}");
+            let said = conversation(&handle).iter().filter(|line| *line == "user \"hey\"").count();
+            assert!(said <= 1 && handle.state().drafts.is_empty());
+            stage.model.push(Reply::text("d"));
+            let again = hear(handle.prompt("again")).await;
+            assert_eq!(again.ending(), Ending::Done, "{moment} of {what}");
+        }
+    }
+}
