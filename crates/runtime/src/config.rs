@@ -30,6 +30,7 @@ use serde::Deserialize;
 use bowline_agent::limits::Limits;
 use bowline_llm::{Price, Secret};
 
+pub(crate) use check::nearest;
 pub use layers::{Kind, Layer, Loaded, Said, Source, file, load, set, sources};
 pub use node::{Node, Origin, Place, Table, Value};
 pub use show::{Unset, explain, show};
@@ -357,3 +358,6 @@ impl Config {
         all.into_iter().filter(|(is_set, _)| *is_set).map(|(_, name)| name).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -67,12 +67,12 @@ pub enum ConfigError {
     #[error("model {0:?} has no provider: write it provider/model")]
     ModelName(String),
     /// There is no such provider.
-    #[error("unknown provider {name:?}; configure [providers.{name}] or use one of {known}")]
+    #[error("unknown provider {name:?}; configure [providers.{name}], or {meant}")]
     UnknownProvider {
         /// The name.
         name: String,
-        /// The known ones.
-        known: String,
+        /// What is probably meant, or all there are.
+        meant: String,
     },
     /// A provider cannot be used as it is configured.
     #[error("provider {name:?}: {what}")]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bowline_llm::http::{self, Transport};
 use bowline_llm::{Effort, Model, ModelInfo, Retry, Secret, chat, retry};
 
-use crate::config::{Config, Provider, SystemRole, Wire};
+use crate::config::{self, Config, Provider, SystemRole, Wire};
 use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::local::{self, Found};
@@ -181,8 +181,12 @@ pub(crate) fn resolve(
         (None, None) => {
             let names = KNOWN.iter().map(|known| known.name);
             let names = names.chain(config.providers.keys().map(String::as_str));
-            let known = names.collect::<Vec<_>>().join(", ");
-            return Err(ConfigError::UnknownProvider { name: name.to_owned(), known });
+            let known: Vec<_> = names.collect();
+            let meant = match config::nearest(name, known.iter().copied()) {
+                Some(nearest) => format!("did you mean {nearest:?}?"),
+                None => format!("use one of {}", known.join(", ")),
+            };
+            return Err(ConfigError::UnknownProvider { name: name.to_owned(), meant });
         }
     };
     let wrong = |what: &str| ConfigError::Provider { name: name.to_owned(), what: what.to_owned() };

@@ -141,6 +141,7 @@ fn only_this_machine_is_looked_at() {
         [parse("127.0.0.1:9999"), parse("127.0.0.1:1"), parse("127.0.0.1:2")]
     );
     // One that is far away is used when its model is named, not when none is.
-    assert_eq!(addresses(&[], &with_ollama_host("gpu.lan:9000")).unwrap(), []);
+    let far = with_ollama_host("gpu.lan:9000");
+    assert_eq!(addresses(&[], &far).unwrap(), []);
     assert!(addresses(&["10.0.0.1:80"], &near).unwrap_err().to_string().contains("10.0.0.1:80"));
 }
