@@ -119,6 +119,13 @@ pub(crate) struct Sessions {
     pub(crate) settings: Settings,
 }
 
+/// Later layers win: what holds by itself, /etc/bowline/config.toml, your config.toml (see
+/// `bowline config path`), the project's .bowline/config.toml and config.local.toml once the project
+/// is trusted, --profile NAME ([profiles.NAME], then NAME.config.toml beside yours), the
+/// environment, -c KEY=VALUE. Every config.toml may be a config.yaml.
+///
+/// In the environment BOWLINE_MODEL is model, BOWLINE_LIMITS_MODEL_TURNS is limits.model_turns, and
+/// two underscores go one level down: BOWLINE_PROVIDERS__MINE__BASE_URL.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Config {
     #[command(subcommand)]

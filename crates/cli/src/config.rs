@@ -20,7 +20,7 @@ pub(crate) fn run(args: &Config) -> Result<ExitCode, Failure> {
         // This must work when the configuration is broken.
         ConfigCommand::Path { all } => {
             let folders = environment.folders().ok_or(bowline_runtime::ConfigError::NoHome)?;
-            let sources = config::sources(&folders, &environment, said.profile.as_deref())?;
+            let sources = config::sources(&folders, &environment, said.profile(&environment))?;
             let shown = sources.iter().filter(|source| *all || source.kind == config::Kind::User);
             shown
                 .map(|source| match all {

@@ -140,8 +140,7 @@ fn check_configuration(
 ) -> Loaded {
     const NAME: &str = "configuration";
     let fix = "correct it; `bowline config explain` shows what counts";
-    let profile = said.profile.as_deref();
-    let sources = match config::sources(folders, environment, profile) {
+    let sources = match config::sources(folders, environment, said.profile(environment)) {
         Ok(sources) => sources,
         Err(error) => {
             report.problem(NAME, error.to_string(), fix);

@@ -33,6 +33,13 @@ pub struct Said {
     pub assignments: Vec<String>,
 }
 
+impl Said {
+    /// Returns the profile that counts: that of the command line, else that of the environment.
+    pub fn profile<'a>(&'a self, environment: &'a Environment) -> Option<&'a str> {
+        self.profile.as_deref().or(environment.get("BOWLINE_PROFILE"))
+    }
+}
+
 /// The configuration and what it is made of.
 #[derive(Debug, Clone, Default)]
 pub struct Loaded {
@@ -109,8 +116,7 @@ pub fn load(
             (_, Err(error)) => return Err(error),
         }
     }
-    let variable = environment.get("BOWLINE_PROFILE");
-    if let Some(name) = said.profile.as_deref().or(variable) {
+    if let Some(name) = said.profile(environment) {
         let layers = profile(name, &loaded.layers, folders, environment)?;
         loaded.layers.extend(layers);
     }
@@ -125,7 +131,6 @@ pub fn load(
     for layer in loaded.layers.iter().filter(|layer| layer.is_applied) {
         node::merge(&mut loaded.merged, &layer.table);
     }
-    // They have been applied, or were not asked for.
     loaded.config = check::check_all(&loaded.merged).map_err(as_error)?;
     note_without_effect(&mut loaded);
     Ok(loaded)
