@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bowline_llm::{CallId, Message, MessageRef, Messages, RawJson, ToolBlock, ToolCall};
 
-use crate::entry::{CallEnded, Created, Ending, Entry, EntryKind, LimitHit, Wake};
+use crate::entry::{CallEnded, Created, Ending, Entry, EntryKind, LimitHit, RunError, Wake};
 use crate::id::{EntryId, OpId, RunId};
 use crate::journal::Seq;
 use crate::limits::Limits;
@@ -59,6 +59,8 @@ pub struct OpenRun {
     pub wrapped_up: bool,
     /// Why it is to end.
     pub canceled: Option<CancelReason>,
+    /// What a tool said that declared that it cannot go on.
+    pub fatal: Option<RunError>,
     /// Operations that wait to be delivered, in order.
     pub pending: Vec<Op>,
     /// Calls that were denied.
@@ -150,11 +152,16 @@ impl Conversation {
     /// Adds one entry that follows the ones before it. A rewind cannot be added this way, because
     /// it needs the log: it is replayed.
     pub(crate) fn apply(&mut self, entry: &Entry) {
+        let copied = self.totals.copies > 0;
         self.totals.apply(entry);
         self.context.apply(entry);
         if let EntryKind::RunEnded(ended) = &entry.kind {
             let answer = self.context.answer();
             self.totals.finish(ended, self.context.take_run(), answer);
+        }
+        if copied && self.totals.copies == 0 {
+            // A run that was open where the copies come from goes on there.
+            self.context.take_run();
         }
         self.head = Some(entry.id);
         self.seq.0 += 1;
@@ -164,6 +171,8 @@ impl Conversation {
         self.totals.apply(entry);
         self.seq.0 += 1;
         self.head = to;
+        // Sub-agents are found by the ids of their calls, those of other branches too.
+        let calls = self.context.take_calls();
         self.context = Context::default();
         let mut path = Vec::new();
         let mut next = to;
@@ -179,6 +188,10 @@ impl Conversation {
                 self.context.take_run();
             }
         }
+        // What was under way there is not under way any more.
+        self.context.take_run();
+        self.context.skip_open_calls();
+        self.context.add_calls(calls);
     }
 
     /// Returns what a model would be asked with now.
@@ -250,6 +263,11 @@ impl Conversation {
     pub fn answer(&self) -> Option<String> {
         let answer = self.context.answer();
         (!answer.is_empty()).then(|| answer.iter().map(|message| message.to_text()).collect())
+    }
+
+    /// Tells whether the last reply was stopped before it was whole.
+    pub(crate) fn was_stopped(&self) -> bool {
+        self.context.was_stopped()
     }
 
     /// Returns why the last reply is no answer, if it is none.

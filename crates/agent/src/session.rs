@@ -1,12 +1,12 @@
 //! A live session: what its agents share.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::{mpsc, watch};
 
 use crate::agent::Agent;
+use crate::children::Work;
 use crate::driver;
 use crate::entry::{Created, Entry};
 use crate::error::AgentError;
@@ -22,12 +22,14 @@ use crate::turn::{self, Turn};
 /// What the agents of a session share.
 pub(crate) struct Session {
     pub(crate) id: SessionId,
-    pub(crate) log: Arc<dyn SessionLog>,
+    // Agents hold it while they live; a handle does not keep the session from being opened again.
+    log: Weak<dyn SessionLog>,
+    inbox: Arc<dyn Inbox>,
     pub(crate) hub: Hub,
     pub(crate) source: Arc<dyn Source>,
     agents: Mutex<HashMap<AgentId, Live>>,
-    // How many agents were named after each configuration.
-    names: Mutex<HashMap<String, usize>>,
+    // The names given in this process.
+    names: Mutex<HashSet<String>>,
 }
 
 /// A live agent as its relatives see it. It does not keep the agent alive.
@@ -44,17 +46,22 @@ pub(crate) struct Birth {
     pub(crate) meta: Arc<AgentMeta>,
     /// What is in its log already.
     pub(crate) log: Vec<(Pos, Entry)>,
+    /// The logs of its session.
+    pub(crate) store: Arc<dyn SessionLog>,
     /// The entries with which its log begins if it is empty.
     pub(crate) copy: Option<Copy>,
+    /// Where a sub-agent notes when it is at work.
+    pub(crate) work: Option<Arc<Work>>,
 }
 
 impl Session {
     pub(crate) fn inbox(&self) -> Arc<dyn Inbox> {
-        self.log.inbox()
+        Arc::clone(&self.inbox)
     }
 
-    pub(crate) fn folder(&self) -> Option<PathBuf> {
-        self.log.folder()
+    /// Returns the logs of the session, unless its agents are down.
+    pub(crate) fn log(&self) -> Option<Arc<dyn SessionLog>> {
+        self.log.upgrade()
     }
 
     /// Hands a command to a live agent; returns whether there is one.
@@ -80,22 +87,32 @@ impl Session {
         let (turn, state) = Turn::new(Arc::clone(self), birth, Mailbox::new(received, inbox));
         let live = Live { commands: commands.downgrade(), state: state.clone() };
         self.agents().insert(meta.id, live);
-        let (session, id) = (Arc::clone(self), meta.id);
+        let (session, gone) = (Arc::clone(self), Arc::clone(&meta));
         let task = tokio::spawn(async move {
             driver::drive(turn).await;
-            session.agents().remove(&id);
+            session.agents().remove(&gone.id);
+            // If it was never written down, another may have it.
+            session.names().remove(&gone.name);
         });
         (SessionHandle::new(Arc::clone(self), meta, commands, state, busy), task)
     }
 
-    /// Returns the next number for an agent of a configuration: counted from the log, and beyond
-    /// those that have not written to it yet.
-    pub(crate) fn next_name(&self, config: &str) -> usize {
-        let logged = self.hub.count(config);
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let used = names.entry(config.to_owned()).or_default();
-        *used = (*used).max(logged) + 1;
-        *used
+    /// Returns a name for a new agent of a configuration, numbered by the first number that no
+    /// other agent has: in the log, or given in this process and perhaps not written yet.
+    pub(crate) fn next_name(&self, config: &str) -> String {
+        let mut names = self.names();
+        let mut n = 1;
+        loop {
+            let name = format!("{config}-{n}");
+            if !self.hub.has_name(&name) && names.insert(name.clone()) {
+                return name;
+            }
+            n += 1;
+        }
+    }
+
+    fn names(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn agents(&self) -> MutexGuard<'_, HashMap<AgentId, Live>> {
@@ -106,8 +123,9 @@ impl Session {
 /// Starts a new session.
 pub(crate) fn start(agent: &Agent) -> SessionHandle {
     let id = SessionId::new(&*agent.source);
-    let session = open(agent, id, agent.store.create(id), &[]);
-    session.spawn(birth(agent, id, Vec::new(), None)).0
+    let store = agent.store.create(id);
+    let session = open(agent, id, &store, &[]);
+    session.spawn(birth(agent, id, Vec::new(), store, None)).0
 }
 
 /// Starts a new session that begins with copied entries.
@@ -116,36 +134,49 @@ pub(crate) async fn start_with(
     id: SessionId,
     copy: Copy,
 ) -> Result<SessionHandle, AgentError> {
-    let session = open(agent, id, agent.store.create(id), &[]);
+    let store = agent.store.create(id);
+    let session = open(agent, id, &store, &[]);
     for hash in &copy.bodies {
         let body = copy.source.get(hash).await?;
-        session.log.blobs().put(&body).await?;
+        store.blobs().put(&body).await?;
     }
-    Ok(session.spawn(birth(agent, id, Vec::new(), Some(copy))).0)
+    Ok(session.spawn(birth(agent, id, Vec::new(), store, Some(copy))).0)
 }
 
 /// Opens a session again.
 pub(crate) async fn resume(agent: &Agent, id: SessionId) -> Result<SessionHandle, AgentError> {
-    let log = agent.store.open(id).await?;
-    let entries = log.read(Pos(0)).await?;
-    let session = open(agent, id, log, &entries);
+    let store = agent.store.open(id).await?;
+    let entries = store.read(Pos(0)).await?;
+    let session = open(agent, id, &store, &entries);
     let root = id.root();
     let own = entries.into_iter().filter(|(_, entry)| entry.agent == root).collect();
-    Ok(session.spawn(birth(agent, id, own, None)).0)
+    Ok(session.spawn(birth(agent, id, own, store, None)).0)
 }
 
 fn open(
     agent: &Agent,
     id: SessionId,
-    log: Arc<dyn SessionLog>,
+    store: &Arc<dyn SessionLog>,
     entries: &[(Pos, Entry)],
 ) -> Arc<Session> {
-    let hub = Hub::new(id, entries, log.tip().0);
-    let source = Arc::clone(&agent.source);
-    Arc::new(Session { id, log, hub, source, agents: Mutex::default(), names: Mutex::default() })
+    Arc::new(Session {
+        id,
+        log: Arc::downgrade(store),
+        inbox: store.inbox(),
+        hub: Hub::new(id, entries, store.tip().0),
+        source: Arc::clone(&agent.source),
+        agents: Mutex::default(),
+        names: Mutex::default(),
+    })
 }
 
-fn birth(agent: &Agent, id: SessionId, log: Vec<(Pos, Entry)>, copy: Option<Copy>) -> Birth {
+fn birth(
+    agent: &Agent,
+    id: SessionId,
+    log: Vec<(Pos, Entry)>,
+    store: Arc<dyn SessionLog>,
+    copy: Option<Copy>,
+) -> Birth {
     let created = turn::created(&log).unwrap_or_else(|| Created {
         session: id,
         name: agent.name.clone(),
@@ -165,5 +196,5 @@ fn birth(agent: &Agent, id: SessionId, log: Vec<(Pos, Entry)>, copy: Option<Copy
         label: None,
         ancestors: Arc::new([]),
     };
-    Birth { agent: agent.clone(), created, meta: Arc::new(meta), log, copy }
+    Birth { agent: agent.clone(), created, meta: Arc::new(meta), log, store, copy, work: None }
 }

@@ -21,8 +21,8 @@ use tokio_util::sync::CancellationToken;
 use bowline_llm::CallId;
 
 use crate::agent::Agent;
-use crate::children::Children;
-use crate::conversation::{CallState, Conversation, hash_text, hash_tools};
+use crate::children::{Children, Work};
+use crate::conversation::{CallState, Conversation, OpenRun, hash_text, hash_tools};
 use crate::entry::{
     Created, Entry, EntryKind, LimitHit, Recorded, RunStarted, SystemChanged, Tools, ToolsChanged,
     UserSaid, VERSION, Via,
@@ -32,8 +32,8 @@ use crate::event::{AgentMeta, EventBody, Phase};
 use crate::fork::Copy;
 use crate::handle::State;
 use crate::hub::Live;
-use crate::id::{EntryId, RunId};
-use crate::journal::{Journal, JournalError, Pos};
+use crate::id::{AgentId, EntryId, RunId};
+use crate::journal::{Journal, JournalError, Pos, SessionLog};
 use crate::limits::LimitKind;
 use crate::mailbox::{Command, Mailbox, Seat};
 use crate::op::{Input, Op, OpKind};
@@ -47,6 +47,7 @@ pub(crate) struct Turn {
     agent: Agent,
     meta: Arc<AgentMeta>,
     journal: Arc<dyn Journal>,
+    log: Arc<dyn SessionLog>,
     conversation: Conversation,
     pub(crate) mailbox: Mailbox,
     state: watch::Sender<Arc<State>>,
@@ -60,10 +61,12 @@ pub(crate) struct Turn {
     waiters: Vec<oneshot::Sender<Result<Outcome, AgentError>>>,
     // Sub-agents of calls that wait: they live until their calls end.
     waiting: HashMap<CallId, Children>,
+    // The run that was last seen open.
+    driven: Option<RunId>,
     // Set when a handle asked to close.
     pub(crate) closing: bool,
-    // A tool declared that the run cannot go on.
-    fatal: Option<crate::entry::RunError>,
+    // Where a sub-agent notes when it is at work.
+    work: Option<Arc<Work>>,
 }
 
 /// Why a live agent must let go of what it has in memory: the log is no longer what it thinks.
@@ -99,16 +102,23 @@ impl Turn {
         birth: Birth,
         mailbox: Mailbox,
     ) -> (Self, watch::Receiver<Arc<State>>) {
-        let Birth { agent, created, meta, log, copy } = birth;
+        let Birth { agent, created, meta, log, store, copy, work } = birth;
         let conversation = Conversation::replay(log.iter().map(|(_, entry)| entry));
         session.hub.set_window(meta.id, agent.model.info().context_window);
-        let journal = session.log.journal(meta.id);
-        let (state, watched) = watch::channel(Arc::new(look(&conversation, &agent, Phase::Idle)));
+        let journal = store.journal(meta.id);
+        let mut shown = look(&conversation, &agent, Phase::Idle);
+        if let (Some(copy), 0) = (&copy, log.len()) {
+            // None of it is in the log yet, but it can be seen.
+            let copied = foretell(&session, meta.id, &created, copy);
+            shown = State { head: None, ..look(&copied, &agent, Phase::Idle) };
+        }
+        let (state, watched) = watch::channel(Arc::new(shown));
         let turn = Self {
             session,
             agent,
             meta,
             journal,
+            log: store,
             conversation,
             mailbox,
             state,
@@ -118,8 +128,9 @@ impl Turn {
             stop: CancellationToken::new(),
             waiters: Vec::new(),
             waiting: HashMap::new(),
+            driven: None,
             closing: false,
-            fatal: None,
+            work,
         };
         (turn, watched)
     }
@@ -140,6 +151,8 @@ impl Turn {
                     self.call_tools().await?;
                 }
             }
+            // A reply that was stopped and not cancelled ran out of time.
+            NextStep::Settle if self.is_out_of_time() => self.hit(LimitKind::RunTime).await?,
             NextStep::Settle => self.settle().await?,
             NextStep::Wait(wakes) => self.wait(wakes).await?,
         }
@@ -149,15 +162,20 @@ impl Turn {
     /// Returns what to do next: what ends the run comes before what the orchestrator says.
     fn next_step(&self) -> NextStep {
         let Some(run) = self.conversation.run() else { return NextStep::Rest };
-        let ends = run.canceled.is_some() || run.limit.is_some() || self.fatal.is_some();
+        let ends = run.canceled.is_some() || run.limit.is_some() || run.fatal.is_some();
         if !ends {
+            // What was steered in skips what has not started, calls that wait for permission too.
+            let skips = run.is_steered();
+            if skips && self.conversation.open_calls().iter().any(|call| !call.started) {
+                return NextStep::CallTools(Vec::new());
+            }
             return self.agent.orchestrator.next(&self.conversation);
         }
         if self.conversation.has_open_calls() {
             return NextStep::CallTools(Vec::new());
         }
         let sums_up = run.limit.as_ref().is_some_and(|hit| hit.wrap_up.is_some());
-        if sums_up && !run.wrapped_up && run.canceled.is_none() && self.fatal.is_none() {
+        if sums_up && !run.wrapped_up && run.canceled.is_none() && run.fatal.is_none() {
             NextStep::CallModel(Purpose::WrapUp)
         } else {
             NextStep::Settle
@@ -167,7 +185,7 @@ impl Turn {
     /// Returns the limit that forbids a step.
     fn limit_for(&self, step: &NextStep) -> Option<LimitKind> {
         let run = self.conversation.run().filter(|run| run.limit.is_none())?;
-        if run.canceled.is_some() || self.fatal.is_some() {
+        if run.canceled.is_some() || run.fatal.is_some() {
             return None;
         }
         let limits = &run.limits;
@@ -190,6 +208,13 @@ impl Turn {
         }
     }
 
+    /// Tells whether time ran out during the last model call, and nothing was said of it yet.
+    fn is_out_of_time(&self) -> bool {
+        let is_ending =
+            |run: &OpenRun| run.canceled.is_some() || run.limit.is_some() || run.fatal.is_some();
+        self.conversation.was_stopped() && !self.conversation.run().is_none_or(is_ending)
+    }
+
     /// Commits that a limit was reached.
     async fn hit(&mut self, limit: LimitKind) -> Result<(), Halt> {
         let wraps_up = self.conversation.run().is_some_and(|run| run.limits.wrap_up);
@@ -208,7 +233,6 @@ impl Turn {
         // What lies in the inbox was posted while the agent rested: it becomes drafts.
         self.collect_inbox().await?;
         self.stop = CancellationToken::new();
-        self.fatal = None;
         let (system, tools) = (Arc::clone(&self.agent.instructions), self.agent.tools.block());
         let (system_hash, tools_hash) = (hash_text(&system), hash_tools(&tools));
         let is_new = self.conversation.totals().runs == 0;
@@ -275,6 +299,7 @@ impl Turn {
         if kinds.is_empty() {
             return Ok(());
         }
+        self.driven = self.conversation.run().map(|run| run.id);
         let entries = self.entries(kinds, active).await?;
         let pos = self.journal.append(self.conversation.seq(), &entries).await?;
         for entry in &entries {
@@ -302,7 +327,7 @@ impl Turn {
         let mut entries: Vec<Entry> = Vec::with_capacity(all.len());
         for kind in all {
             let id = EntryId::new(&*self.session.source);
-            let kind = body::put_aside(kind, &*self.session.log.blobs()).await?;
+            let kind = body::put_aside(kind, &*self.log.blobs()).await?;
             entries.push(Entry {
                 v: VERSION,
                 id,
@@ -329,6 +354,18 @@ impl Turn {
         Ok(())
     }
 
+    /// Ends what still runs of a lost run, and takes everything from the log again.
+    pub(crate) async fn recover(&mut self) -> Result<(), Halt> {
+        for (_, children) in self.waiting.drain().collect::<Vec<_>>() {
+            children.close().await;
+        }
+        self.phase = Phase::Idle;
+        self.reload().await?;
+        // A commit may be in the log although its answer never came.
+        self.session.hub.catch_up(&self.log.read(Pos(0)).await?);
+        Ok(())
+    }
+
     /// Tells those who watch what the agent does now.
     fn enter(&mut self, phase: Phase) {
         if self.phase != phase {
@@ -344,6 +381,9 @@ impl Turn {
     }
 
     fn publish(&self) {
+        if let Some(work) = &self.work {
+            work.note(self.meta.id, self.phase != Phase::Idle);
+        }
         self.state.send_replace(Arc::new(look(&self.conversation, &self.agent, self.phase)));
     }
 
@@ -362,12 +402,36 @@ impl Turn {
     }
 }
 
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(work) = &self.work {
+            work.note(self.meta.id, false);
+        }
+    }
+}
+
 /// Waits until a time; for ever if there is none.
 async fn until(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,
     }
+}
+
+/// Returns the conversation of a fork as it will be with its first commit.
+fn foretell(session: &Session, agent: AgentId, created: &Created, copy: &Copy) -> Conversation {
+    let created = EntryKind::Created(created.clone());
+    let at = session.source.now();
+    let mut parent = None;
+    let entries: Vec<Entry> = std::iter::once(&created)
+        .chain(&copy.kinds)
+        .map(|kind| {
+            let (id, kind) = (EntryId::new(&*session.source), kind.clone());
+            let parent = parent.replace(id);
+            Entry { v: VERSION, id, parent, at, agent, critical: false, active_ms: None, kind }
+        })
+        .collect();
+    Conversation::replay(&entries)
 }
 
 fn look(conversation: &Conversation, agent: &Agent, phase: Phase) -> State {
@@ -408,7 +472,7 @@ impl Command {
                 drop(reply.send(Err(error)));
             }
             Self::Custom { reply, .. } => drop(reply.send(Err(error))),
-            Self::Inbox { .. } | Self::Close { .. } => {}
+            Self::Inbox { .. } | Self::CancelOwn { .. } | Self::Close { .. } => {}
         }
     }
 }

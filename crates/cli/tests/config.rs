@@ -1,5 +1,7 @@
 //! Configuration, models and instructions, as a user meets them.
 
+#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
+
 mod support;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -1,5 +1,7 @@
 //! The answer as programs want it: in a file, and in a shape.
 
+#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
+
 mod support;
 
 use pretty_assertions::assert_eq;

@@ -84,12 +84,7 @@ pub async fn examine(environment: &Environment, said: &Said) -> Report {
         check_folder(name, folder, &mut report);
     }
     let loaded = check_configuration(&folders, environment, said, &mut report);
-    let runtime = Runtime {
-        environment: environment.clone(),
-        folders,
-        config: loaded.config.clone(),
-        loaded,
-    };
+    let runtime = Runtime::with(environment.clone(), folders, loaded);
     check_models(&runtime, &mut report).await;
     check_providers(&runtime.config, environment, &mut report);
     check_helper(environment, &mut report).await;

@@ -400,7 +400,7 @@ fn proxy(environment: &Environment) -> http::Proxy {
 }
 
 /// Returns the secrets that must never be shown: the keys that the configuration names, by the
-/// variables or the providers they belong to.
+/// variables or the providers they belong to; not those that a command would print.
 pub fn secrets(config: &Config, environment: &Environment) -> BTreeMap<String, Secret> {
     let configured =
         config.providers.values().filter_map(|provider| provider.api_key_env.as_deref());

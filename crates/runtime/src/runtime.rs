@@ -10,8 +10,8 @@ use bowline_agent::journal::Store;
 use bowline_agent::limits::Limits;
 use bowline_agent::{Agent, Memory};
 use bowline_store::{Durability, Files};
-use bowline_tools::Workspace;
 use bowline_tools::process::{Helper, Processes};
+use bowline_tools::{Editing, Workspace};
 
 use crate::config::{self, Config, Loaded, Mode, Said};
 use crate::environment::{Environment, Folders};
@@ -33,6 +33,8 @@ pub struct Runtime {
     pub config: Config,
     /// What the configuration is made of.
     pub loaded: Loaded,
+    /// What starts commands.
+    processes: Arc<Processes>,
 }
 
 /// What one start of an agent chooses beyond the configuration.
@@ -58,7 +60,13 @@ impl Runtime {
     pub fn new(environment: Environment, said: &Said) -> Result<Self, ConfigError> {
         let folders = environment.folders().ok_or(ConfigError::NoHome)?;
         let loaded = config::load(&folders, &environment, said)?;
-        Ok(Self { environment, folders, config: loaded.config.clone(), loaded })
+        Ok(Self::with(environment, folders, loaded))
+    }
+
+    /// Puts together what has been read.
+    pub(crate) fn with(environment: Environment, folders: Folders, loaded: Loaded) -> Self {
+        let processes = Arc::new(Processes::new(Helper::Own));
+        Self { environment, folders, config: loaded.config.clone(), loaded, processes }
     }
 
     /// Picks the model: the one that is asked for, else the configured one, else that of a key in
@@ -148,7 +156,7 @@ impl Runtime {
             instructions: prompt::SYSTEM.into(),
             context: prompt::context(cwd, &Zoned::now(), &choice.instructions),
             effort: name.effort,
-            tools: tools(&self.workspace()),
+            tools: bowline_tools::toolbox(&self.workspace(), editing(&name.model))?,
             limits: choice.limits.clone(),
             gate: Arc::new(ModeGate(self.mode(choice.attended))),
             attended: choice.attended,
@@ -159,24 +167,29 @@ impl Runtime {
         })
     }
 
+    /// Ends all commands and what they have left in the background; returns when nothing is left.
+    pub async fn close(&self) {
+        self.processes.close().await;
+    }
+
     fn workspace(&self) -> Workspace {
         let variables =
             self.environment.vars.iter().map(|(name, value)| (name.into(), value.into()));
         Workspace {
             cwd: self.environment.cwd.clone(),
             environment: bowline_tools::Environment::allowed(variables),
-            processes: Arc::new(Processes::new(Helper::Own)),
+            processes: Arc::clone(&self.processes),
             scratch: self.scratch(),
         }
     }
 }
 
-fn tools(w: &Workspace) -> bowline_agent::tool::Toolbox {
-    use bowline_tools::*;
-    bowline_agent::tool::Toolbox::default()
-        .with(Read::new(w.clone()))
-        .and_then(|t| t.with(Write::new(w.clone())))
-        .and_then(|t| t.with(Edit::new(w.clone())))
-        .and_then(|t| t.with(Bash::new(w.clone())))
-        .unwrap_or_default()
+/// Returns how a model changes files best: those that were trained on patches write patches.
+fn editing(model: &str) -> Editing {
+    let family = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
+    if family.starts_with("gpt-") || family.contains("codex") {
+        Editing::Patch
+    } else {
+        Editing::Replace
+    }
 }

@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use bowline_llm::{
     AssistantMessage, AssistantPart, CallId, Message, MessageRef, Messages, Part, RawJson,
-    StopReason, ToolBlock, ToolResult, UserMessage,
+    StopReason, ToolBlock, ToolResult, UserMessage, text_of,
 };
 
 use crate::entry::{
@@ -145,11 +145,39 @@ impl Context {
         self.run.take()
     }
 
+    /// Ends the calls that are open at the entry a rewind went back to.
+    pub(super) fn skip_open_calls(&mut self) {
+        let open = self.batch.iter().filter(|call| call.is_open()).map(|call| call.id().clone());
+        for call in open.collect::<Vec<_>>() {
+            let text = "skipped: the conversation went back to before this call ended";
+            self.end_call(&CallEnded {
+                call,
+                status: CallStatus::Skipped,
+                content: Arc::new([Part::Text(text.to_owned())]),
+                ms: None,
+                full: None,
+                fatal: false,
+            });
+        }
+    }
+
+    pub(super) fn take_calls(&mut self) -> HashSet<CallId> {
+        std::mem::take(&mut self.calls)
+    }
+
+    pub(super) fn add_calls(&mut self, calls: HashSet<CallId>) {
+        self.calls.extend(calls);
+    }
+
     pub(super) fn answer(&self) -> Vec<Arc<AssistantMessage>> {
         match self.last {
             Last::Answer | Last::Cut | Last::Broken => self.answer.clone(),
             Last::Nothing | Last::Said | Last::Results => Vec::new(),
         }
+    }
+
+    pub(super) fn was_stopped(&self) -> bool {
+        matches!(self.stop, Some((_, Some(Broken::Stopped))))
     }
 
     /// Returns how a run ends that settles now.
@@ -221,6 +249,7 @@ impl Context {
             limit: None,
             wrapped_up: false,
             canceled: None,
+            fatal: None,
             pending: Vec::new(),
             denials: Vec::new(),
             continued: 0,
@@ -296,6 +325,9 @@ impl Context {
         self.batch = said.message.tool_calls().map(Call::from).collect();
         self.calls.extend(said.message.tool_calls().map(|call| call.id.clone()));
         let cut = said.stop == StopReason::MaxTokens;
+        if let (false, Some(run)) = (cut, &mut self.run) {
+            run.continued = 0;
+        }
         let may_go_on = self.run.as_ref().is_some_and(|run| run.continued == 0);
         self.last =
             if cut && self.batch.is_empty() && may_go_on { Last::Cut } else { Last::Answer };
@@ -321,6 +353,10 @@ impl Context {
     fn end_call(&mut self, ended: &CallEnded) {
         if let (CallStatus::Denied, Some(run)) = (ended.status, &mut self.run) {
             run.denials.push(ended.call.clone());
+        }
+        if let (true, Some(run)) = (ended.fatal, &mut self.run) {
+            let message = format!("a tool ended the run: {}", text_of(&ended.content));
+            run.fatal.get_or_insert(RunError { kind: RunErrorKind::Tool, message });
         }
         self.stored |= ended.content.iter().any(is_stored);
         if !self.set_state(&ended.call, CallState::Ended(ended.clone()))

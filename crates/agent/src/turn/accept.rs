@@ -5,9 +5,9 @@ use crate::entry::{
     Answered, Canceled, Custom, Decided, EntryKind, Head, UserSaid, Via, Wake, Woken,
 };
 use crate::error::AgentError;
-use crate::event::EventBody;
+use crate::event::{EventBody, Phase};
 use crate::id::{EntryId, OpId, RunId};
-use crate::mailbox::{Command, Mail, Seat};
+use crate::mailbox::{Command, Mail, Own, Seat};
 use crate::op::{CancelReason, Op, OpKind};
 
 use super::{Halt, Turn};
@@ -74,6 +74,13 @@ impl Turn {
                 }
                 Ok(())
             }
+            Command::CancelOwn { own } => {
+                let is_own = self.conversation.run().is_some_and(|run| match own {
+                    Own::Prompt(op) => run.prompt == Some(op),
+                    Own::Run(id) => run.id == id,
+                });
+                if is_own { self.cancel(CancelReason::User, None).await } else { Ok(()) }
+            }
             Command::Close { reason } => {
                 self.closing = true;
                 self.cancel(reason, None).await
@@ -139,9 +146,9 @@ impl Turn {
                 let _ = reply.send(result);
                 halt
             }
-            command @ (Command::Inbox { .. } | Command::Custom { .. }) => {
-                self.accept_command(command).await
-            }
+            command @ (Command::Inbox { .. }
+            | Command::Custom { .. }
+            | Command::CancelOwn { .. }) => self.accept_command(command).await,
             Command::Close { .. } => {
                 self.closing = true;
                 Ok(())
@@ -164,20 +171,23 @@ impl Turn {
         Ok(Ok(()))
     }
 
+    /// Takes what was posted while nobody owned the log.
+    pub(crate) async fn open(&mut self) -> Result<(), Halt> {
+        if self.conversation.seq().0 == 0 { Ok(()) } else { self.collect_inbox().await }
+    }
+
     /// Takes what was posted to the session's inbox.
     pub(crate) async fn collect_inbox(&mut self) -> Result<(), Halt> {
-        let Some(inbox) = self.mailbox.inbox() else { return Ok(()) };
+        let (inbox, root) = (self.session.inbox(), self.session.id.root());
         let mut taken = Vec::new();
         for op in inbox.take().await? {
-            match op.to.filter(|to| *to != self.meta.id) {
-                // A sub-agent takes and forgets its own; one that does not live now finds it later.
-                Some(child) => {
-                    self.session.tell(child, Command::Inbox { op });
-                }
-                None => {
-                    taken.push(op.id);
-                    self.accept_op(op).await?;
-                }
+            let to = op.to.unwrap_or(root);
+            if to == self.meta.id {
+                taken.push(op.id);
+                self.accept_op(op).await?;
+            } else if self.meta.id == root {
+                // A sub-agent takes and forgets its own, now if it lives, or else when it does.
+                self.session.tell(to, Command::Inbox { op });
             }
         }
         if !taken.is_empty() {
@@ -240,8 +250,17 @@ impl Turn {
         }
     }
 
-    /// Says that the run could not go on, to everybody who waits for it.
+    /// Says that the run could not go on, to everybody who waits for it, unless its end is in the
+    /// log.
     pub(crate) fn lose(&mut self, halt: &Halt) {
+        self.phase = Phase::Idle;
+        let latest = self.conversation.totals().latest.clone();
+        if let Some(outcome) = latest.filter(|latest| Some(latest.run) == self.driven) {
+            for waiter in self.waiters.drain(..) {
+                let _ = waiter.send(Ok(outcome.clone()));
+            }
+            return;
+        }
         self.say(EventBody::RunLost { error: halt.0.to_string() });
         for waiter in self.waiters.drain(..) {
             let _ = waiter.send(Err(halt.0.clone().into()));

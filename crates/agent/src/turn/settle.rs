@@ -1,7 +1,8 @@
 //! Boundaries: delivering what waits, and ending a run.
 
+use crate::conversation::Last;
 use crate::entry::{Ending, EntryKind, RunEnded, UserSaid, Via};
-use crate::event::Phase;
+use crate::event::{EventBody, Phase};
 use crate::op::{Op, OpKind};
 
 use super::{Halt, Turn};
@@ -10,8 +11,13 @@ impl Turn {
     /// Says what was steered and queued, if no call is open.
     pub(super) async fn deliver(&mut self) -> Result<(), Halt> {
         let Some(run) = self.conversation.run() else { return Ok(()) };
-        let ends = run.canceled.is_some() || run.limit.is_some() || self.fatal.is_some();
+        let ends = run.canceled.is_some() || run.limit.is_some() || run.fatal.is_some();
         if ends || run.pending.is_empty() || self.conversation.has_open_calls() {
+            return Ok(());
+        }
+        // A run that has failed is not to be talked on: what waits stays undelivered.
+        let is_over = matches!(self.conversation.last(), Last::Answer | Last::Broken);
+        if is_over && self.conversation.ending() != Ending::Done {
             return Ok(());
         }
         // What was steered comes first, then what was queued, each in its order.
@@ -29,7 +35,7 @@ impl Turn {
         }
         self.collect_inbox().await?;
         let Some(run) = self.conversation.run() else { return Ok(()) };
-        let ending = match (&self.fatal, run.canceled, &run.limit) {
+        let ending = match (&run.fatal, run.canceled, &run.limit) {
             (Some(error), ..) => Ending::Failed(error.clone()),
             (None, Some(reason), _) => Ending::Canceled(reason),
             (None, None, Some(hit)) => Ending::Limit(hit.limit),
@@ -73,7 +79,11 @@ impl Turn {
         self.phase = Phase::Idle;
         self.commit(kinds).await?;
         if self.meta.parent.is_none() {
-            self.session.log.sync().await?;
+            // The run is over and in the log; that it may not survive a loss of power is no reason
+            // to keep its outcome back.
+            if let Err(error) = self.log.sync().await {
+                self.say(EventBody::Warning { message: error.to_string() });
+            }
         }
         if let Some(outcome) = &self.conversation.totals().latest {
             for waiter in self.waiters.drain(..) {
