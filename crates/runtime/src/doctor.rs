@@ -171,13 +171,7 @@ fn check_configuration(
 
 async fn check_models(runtime: &Runtime, report: &mut Report) {
     let Runtime { environment, config, .. } = runtime;
-    let servers = match local::addresses(config, environment) {
-        Ok(addresses) => local::servers(&addresses).await,
-        Err(error) => {
-            report.problem("local servers", error.to_string(), "correct local_servers");
-            Vec::new()
-        }
-    };
+    let servers = local::servers(&local::addresses(config, environment)).await;
     for server in &servers {
         let models: Vec<_> = server.models.iter().map(|offer| offer.name.as_str()).collect();
         let models = if models.is_empty() { "no models".to_owned() } else { models.join(", ") };

@@ -16,7 +16,6 @@ use tokio::time::timeout;
 
 use crate::config::Config;
 use crate::environment::Environment;
-use crate::error::ConfigError;
 
 pub use recognise::{Kind, Offer};
 
@@ -63,34 +62,20 @@ impl fmt::Display for Found {
 }
 
 /// Returns the addresses to look at: that of `OLLAMA_HOST`, and the configured or the usual ones.
-///
-/// # Errors
-/// [`ConfigError::Layers`] if a configured one is no address on this machine.
-pub fn addresses(
-    config: &Config,
-    environment: &Environment,
-) -> Result<Vec<SocketAddr>, ConfigError> {
+pub fn addresses(config: &Config, environment: &Environment) -> Vec<SocketAddr> {
     let configured = match &config.local_servers {
         Some(addresses) => addresses.clone(),
         None => ADDRESSES.map(str::to_owned).to_vec(),
     };
     let mut addresses = Vec::new();
-    if let Some(ollama) = ollama_host(environment).and_then(|host| loopback(&host)) {
-        addresses.push(ollama);
-    }
-    for text in configured {
-        let address = loopback(&text).ok_or_else(|| {
-            let what = format!(
-                "local_servers: {text:?} is no address on this machine; write it like \
-                 127.0.0.1:8080, and servers elsewhere as [providers.NAME]"
-            );
-            ConfigError::Layers(what)
-        })?;
-        if !addresses.contains(&address) {
+    for text in ollama_host(environment).into_iter().chain(configured) {
+        if let Some(address) = loopback(&text)
+            && !addresses.contains(&address)
+        {
             addresses.push(address);
         }
     }
-    Ok(addresses)
+    addresses
 }
 
 /// Returns the host and port that `OLLAMA_HOST` names, as Ollama itself reads it.
@@ -116,7 +101,8 @@ pub(crate) fn ollama_host(environment: &Environment) -> Option<String> {
     port.parse::<u16>().ok().map(|port| format!("{name}:{port}"))
 }
 
-fn loopback(text: &str) -> Option<SocketAddr> {
+/// Reads an address on this machine.
+pub(crate) fn loopback(text: &str) -> Option<SocketAddr> {
     let text = text.trim().trim_start_matches("http://").trim_end_matches('/');
     let text = match text.strip_prefix("localhost:") {
         Some(port) => format!("127.0.0.1:{port}"),

@@ -201,6 +201,17 @@ pub(crate) fn resolve(
         .or_else(by_itself)
         .or_else(|| known.map(|known| known.base_url.to_owned()))
         .ok_or_else(|| wrong("base_url is missing"))?;
+    let key = key_source(&provider, known, &base_url, environment).map_err(wrong)?;
+    Ok(Resolved { provider, base_url, key })
+}
+
+/// Finds out where the key of a provider comes from.
+fn key_source(
+    provider: &Provider,
+    known: Option<&Known>,
+    base_url: &str,
+    environment: &Environment,
+) -> Result<KeySource, &'static str> {
     let given = [
         provider.api_key.is_some(),
         provider.api_key_env.is_some(),
@@ -208,26 +219,23 @@ pub(crate) fn resolve(
         provider.api_key_command.is_some(),
     ];
     if given.into_iter().filter(|is_given| *is_given).count() > 1 {
-        return Err(wrong(
-            "give only one of api_key, api_key_env, api_key_file and api_key_command",
-        ));
+        return Err("give only one of api_key, api_key_env, api_key_file and api_key_command");
     }
     // The key of a known provider is not for whoever else has its name.
     let is_known_place = provider.base_url.is_none()
-        || known.is_some_and(|known| same_host(known.base_url, &base_url));
+        || known.is_some_and(|known| same_host(known.base_url, base_url));
     let default = known.and_then(|known| known.key).filter(|_| is_known_place);
-    let key = if let Some(key) = &provider.api_key {
+    Ok(if let Some(key) = &provider.api_key {
         KeySource::Given(key.clone())
     } else if let Some(file) = &provider.api_key_file {
         KeySource::File(home_path(file, environment))
     } else if let Some(command) = &provider.api_key_command {
         KeySource::Command(command.clone())
     } else if let Some(variable) = provider.api_key_env.as_deref().or(default) {
-        KeySource::Variable { name: variable.to_owned(), is_needed: !is_loopback(&base_url) }
+        KeySource::Variable { name: variable.to_owned(), is_needed: !is_loopback(base_url) }
     } else {
         KeySource::None
-    };
-    Ok(Resolved { provider, base_url, key })
+    })
 }
 
 /// Makes the model that was picked.

@@ -82,7 +82,7 @@ impl Runtime {
         if let Some(name) = name {
             return Ok(Picked { name, found: None });
         }
-        let addresses = local::addresses(&self.config, &self.environment)?;
+        let addresses = local::addresses(&self.config, &self.environment);
         match local::find(&addresses).await {
             Some(found) => {
                 let name = ModelName {

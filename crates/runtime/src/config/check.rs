@@ -1,5 +1,7 @@
 //! Whether a table is a configuration, and if not, why, in words for a person.
 
+use crate::local;
+
 use super::Config;
 use super::node::{self, Place, Table};
 
@@ -34,18 +36,29 @@ pub(crate) fn check(table: &Table) -> Result<Config, Fault> {
 /// Reads a table from which the configuration is made, nothing else being said.
 pub(crate) fn check_all(table: &Table) -> Result<Config, Fault> {
     let config = check(table)?;
+    let wrong = |path: &[&str], what: String| {
+        let path: Vec<_> = path.iter().map(|&part| part.to_owned()).collect();
+        let place = node::nearest(table, &path).map(|node| node.place.clone());
+        Err(Fault { place, what, is_unknown_key: false })
+    };
     let is_provider =
         |name: &str| config.providers.get(name).is_some_and(|provider| provider.model.is_some());
-    match &config.model {
-        Some(model) if !model.is_empty() && !model.contains('/') && !is_provider(model) => {
-            Err(Fault {
-                place: table.get("model").map(|node| node.place.clone()),
-                what: format!("model: {model:?} has no provider; write it provider/model"),
-                is_unknown_key: false,
-            })
-        }
-        Some(_) | None => Ok(config),
+    if let Some(model) = &config.model
+        && !(model.is_empty() || model.contains('/') || is_provider(model))
+    {
+        let what = format!("model: {model:?} has no provider; write it provider/model");
+        return wrong(&["model"], what);
     }
+    for (index, address) in config.local_servers.iter().flatten().enumerate() {
+        if local::loopback(address).is_none() {
+            let what = format!(
+                "local_servers: {address:?} is no address on this machine; write it like \
+                 127.0.0.1:8080, and servers elsewhere as [providers.NAME]"
+            );
+            return wrong(&["local_servers", &index.to_string()], what);
+        }
+    }
+    Ok(config)
 }
 
 fn fault(table: &Table, error: &serde_path_to_error::Error<toml::de::Error>) -> Fault {
@@ -124,6 +137,7 @@ fn plain(message: &str, is_secret: bool) -> String {
         ("is u32", "is a whole number, 0 or more"),
         ("is u64", "is a whole number, 0 or more"),
         ("is f64", "is a number"),
+        ("unit variant; expected is string only", "a text is expected"),
         (" a boolean", " true or false"),
         ("path string", "a path"),
     ];

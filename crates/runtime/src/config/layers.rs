@@ -99,6 +99,9 @@ const PLAIN: [&str; 5] = ["model", "fallback", "entry_agent", "durability", "loc
 /// The sections that hold no further ones, so that one `_` tells the section from its key.
 const SECTIONS: [&str; 4] = ["limits", "permissions", "sandbox", "trace"];
 
+/// The sections that hold further ones.
+const DEEP: [&str; 4] = ["PROVIDERS", "AGENTS", "MCP_SERVERS", "PROFILES"];
+
 /// Reads all layers.
 ///
 /// # Errors
@@ -265,6 +268,11 @@ fn variable_layer(
     }
     let wrong = |what: String| ConfigError::Variable { name: name.to_owned(), what };
     let Some(path) = path_of(after) else {
+        if let Some(section) = DEEP.iter().find(|section| after.starts_with(**section)) {
+            return Err(wrong(format!(
+                "two underscores go one level down: BOWLINE_{section}__NAME__KEY"
+            )));
+        }
         let known = RESERVED.into_iter().chain(PLAIN).map(|name| format!("BOWLINE_{name}"));
         let known: Vec<_> = known.map(|name| name.to_uppercase()).collect();
         return match check::nearest(name, known.iter().map(String::as_str)) {

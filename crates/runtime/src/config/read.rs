@@ -82,8 +82,14 @@ pub(crate) fn yaml(text: &str, origin: &Arc<Origin>) -> Result<Table, Wrong> {
     let read: Option<Spanned<Yaml>> = serde_saphyr::from_str(text).map_err(|error| {
         let error = error.without_snippet();
         let line = error.location().and_then(|at| usize::try_from(at.line()).ok());
+        if matches!(error, serde_saphyr::Error::MultipleDocuments { .. }) {
+            return (line, "there is more than one document; keep one".to_owned());
+        }
         let message = error.to_string();
-        (line, message.lines().next().unwrap_or_default().to_owned())
+        let message = message.lines().next().unwrap_or_default();
+        // The line is told before.
+        let what = message.rsplit_once(" at line ").map_or(message, |(what, _)| what);
+        (line, what.to_owned())
     })?;
     let Some(read) = read else { return Ok(Table::new()) };
     let line = usize::try_from(read.referenced.line()).ok();

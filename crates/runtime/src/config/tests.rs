@@ -166,6 +166,14 @@ fn faults_are_named_with_file_line_and_nearest_key() {
         "etc/config.yaml: line 3: unknown key \"base_ulr\" in [providers.x]; did you mean \
          \"base_url\"?"
     );
+    assert_eq!(
+        toml("durability = 1\n"),
+        "home/config.toml: line 1: durability: a text is expected"
+    );
+    let far = toml("\nlocal_servers = [\n\"127.0.0.1:1\",\n\"10.0.0.1:1\"]\n");
+    assert!(far.contains("line 4: local_servers: \"10.0.0.1:1\" is no address on"), "{far}");
+    let two = file("home/config.yaml", "model: a/b\n---\nmodel: c/d\n");
+    assert_eq!(two, "home/config.yaml: line 3: there is more than one document; keep one");
     let profile = toml("[profiles.x]\nmodle = \"a/b\"\n");
     assert!(profile.contains("line 2: unknown key \"modle\" in [profiles.x]"), "{profile}");
     let both = Machine::new(&[("home/config.toml", ""), ("home/config.yaml", "")]);
@@ -196,6 +204,11 @@ fn faults_of_other_layers_are_named_too() {
     assert_eq!(
         variable("BOWLINE_MODLE", "a/b"),
         "BOWLINE_MODLE: no such setting; did you mean BOWLINE_MODEL?"
+    );
+    assert_eq!(
+        variable("BOWLINE_PROVIDERS_X_BASE_URL", "y"),
+        "BOWLINE_PROVIDERS_X_BASE_URL: two underscores go one level down: \
+         BOWLINE_PROVIDERS__NAME__KEY"
     );
     let stranger = machine.load(&[("BOWLINE_CI_RUNNER_IMAGE", "x")], &Said::default()).unwrap();
     assert_eq!(stranger.notes, ["BOWLINE_CI_RUNNER_IMAGE is no setting and has no effect"]);
