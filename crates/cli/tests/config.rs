@@ -118,12 +118,13 @@ fn a_configuration_in_yaml_is_read_too() {
 fn a_project_that_is_not_trusted_decides_nothing() {
     let (home, provider) = home();
     std::fs::create_dir(home.work().join(".bowline")).unwrap();
-    let file = home.work().join(".bowline/config.toml");
-    std::fs::write(&file, "model = \"test/evil\"\n").unwrap();
+    for file in [".bowline/config.toml", ".bowline/config.local.toml"] {
+        std::fs::write(home.work().join(file), "model = \"test/evil\"\n").unwrap();
+    }
     let (code, _, err) = home.run(&["exec", "hello"]);
     assert_eq!(code, 0, "{err}");
     assert_eq!(provider.requests()[0]["model"], "model");
-    assert_eq!(err.matches("is not applied").count(), 1, "{err}");
+    assert_eq!(err.matches("not applied:").count(), 1, "{err}");
 }
 
 #[test]

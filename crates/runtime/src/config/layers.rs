@@ -112,13 +112,15 @@ pub fn load(
     said: &Said,
 ) -> Result<Loaded, ConfigError> {
     let mut loaded = Loaded::default();
-    for source in sources(folders, environment, None)? {
-        match (source.kind, file(&source.path, environment)) {
-            (Kind::Project | Kind::Local, result) => not_trusted(&source, result, &mut loaded),
-            (_, Ok(layer)) => loaded.layers.extend(layer),
-            (_, Err(error)) => return Err(error),
+    let mut untrusted = Vec::new();
+    for Source { kind, path } in sources(folders, environment, None)? {
+        let layer = file(&path, environment);
+        match kind {
+            Kind::Project | Kind::Local => untrusted.push((path, layer)),
+            Kind::System | Kind::User | Kind::Profile => loaded.layers.extend(layer?),
         }
     }
+    not_trusted(untrusted, &mut loaded);
     if let Some(name) = said.profile(environment) {
         let layers = profile(name, &loaded.layers, folders, environment)?;
         loaded.layers.extend(layers);
@@ -139,18 +141,25 @@ pub fn load(
     Ok(loaded)
 }
 
-fn not_trusted(source: &Source, result: Result<Option<Layer>, ConfigError>, loaded: &mut Loaded) {
-    let path = source.path.display();
-    match result {
-        Ok(None) => {}
-        Ok(Some(layer)) => {
-            loaded.notes.push(format!(
-                "{path} is not applied: projects must be trusted first, which this version \
-                 cannot do yet; what you need of it can go into your own configuration"
-            ));
-            loaded.layers.push(Layer { is_applied: false, ..layer });
+/// Keeps what a project says, without applying it; says so in one line.
+fn not_trusted(results: Vec<(PathBuf, Result<Option<Layer>, ConfigError>)>, loaded: &mut Loaded) {
+    let mut paths = Vec::new();
+    for (path, result) in results {
+        match result {
+            Ok(None) => {}
+            Ok(Some(layer)) => {
+                paths.push(path.display().to_string());
+                loaded.layers.push(Layer { is_applied: false, ..layer });
+            }
+            Err(error) => loaded.notes.push(format!("not applied, and would not be: {error}")),
         }
-        Err(error) => loaded.notes.push(format!("not applied, and would not be: {error}")),
+    }
+    if !paths.is_empty() {
+        loaded.notes.push(format!(
+            "not applied: {}; a project must be trusted first, which this version cannot do yet: \
+             put what you need of it into your own configuration",
+            paths.join(", ")
+        ));
     }
 }
 
