@@ -8,7 +8,7 @@ use jiff::Zoned;
 use bowline_agent::id::SystemSource;
 use bowline_agent::journal::Store;
 use bowline_agent::limits::Limits;
-use bowline_agent::{Agent, Memory};
+use bowline_agent::{Agent, Memory, Redaction};
 use bowline_store::{Durability, Files};
 use bowline_tools::process::{Helper, Processes};
 use bowline_tools::{Editing, Workspace};
@@ -159,6 +159,7 @@ impl Runtime {
             tools: bowline_tools::toolbox(&self.workspace(), editing(&name.model))?,
             limits: choice.limits.clone(),
             gate: Arc::new(ModeGate(self.mode(choice.attended))),
+            redaction: Redaction::new(provider::secrets(&self.config, &self.environment)),
             attended: choice.attended,
             cwd: Some(cwd.to_string_lossy().into_owned()),
             store,
