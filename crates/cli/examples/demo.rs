@@ -71,11 +71,8 @@ async fn main() -> support::Result {
     handle.close().await;
     let report = sessions.verify(handle.session_id())?;
     let (commits, entries) = (report.commits, report.entries);
-    println!("\n{}: {} model calls; ", outcome.ending.as_str(), outcome.model_turns);
-    println!(
-        "the log has {commits} commits with {entries} entries, unbroken: {}",
-        report.is_sound()
-    );
+    println!("\n{}: {} model calls", outcome.ending.as_str(), outcome.model_turns);
+    println!("log: {commits} commits, {entries} entries, sound: {}", report.is_sound());
     if outcome.is_done() && report.is_sound() { Ok(()) } else { Err("the demo failed".into()) }
 }
 
