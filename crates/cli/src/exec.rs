@@ -2,18 +2,23 @@
 
 use std::io::{IsTerminal as _, Read as _};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use futures::StreamExt as _;
 use tokio::signal::unix::{SignalKind, signal};
 
+use bowline_agent::conversation::Conversation;
+use bowline_agent::entry::EntryKind;
 use bowline_agent::id::SessionId;
 use bowline_agent::journal::{JournalError, Pos};
 use bowline_agent::limits::Limits;
 use bowline_agent::op::CancelReason;
-use bowline_agent::{Agent, Busy, Fork, Outcome, Run, SessionHandle};
+use bowline_agent::{Busy, Fork, Outcome, Projection, Run, SessionHandle};
 use bowline_runtime::config::{Mode, Span};
 use bowline_runtime::environment::Environment;
 use bowline_runtime::{Choice, Runtime};
+use bowline_store::Files;
+use bowline_store::files::RunState;
 
 use crate::args::{self, Exec};
 use crate::exit::{self, Failure, Signal};
@@ -23,31 +28,60 @@ use crate::print::Printer;
 pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     let runtime = Runtime::new(environment(&args)?, &args.config)?;
     let prompt = prompt(&args)?;
+    let store = runtime.sessions();
+    let source = source(&runtime, &store, &args)?;
+    let mut printer = Printer::new(args.json, args.events);
+    if let (None, Source::Resume(session)) = (&prompt, &source)
+        && store.summary(*session)?.run != RunState::Open
+    {
+        return last_answer(&store, *session, &mut printer);
+    }
     let choice = Choice {
-        model: args.model.clone(),
+        model: model(&store, &source, &args)?,
         limits: limits(&runtime, &args),
         ephemeral: args.ephemeral,
         attended: false,
     };
     let agent = runtime.agent(&choice)?;
-    let mut printer = Printer::new(args.json, args.events);
     for name in runtime.config.without_effect() {
         printer.note(&format!("{name} has no effect in this version"));
     }
     if runtime.mode(false) == Mode::Auto {
         printer.note("permission mode auto: there is no sandbox yet, so every command runs");
     }
-    let handle = open(&runtime, &agent, &args).await?;
+    let handle = match source {
+        Source::New => agent.start(),
+        Source::Resume(session) => agent.resume(session).await?,
+        Source::Fork(session) => agent.fork(fork(&store, session)?).await?,
+    };
     let run = match prompt {
         Some(prompt) => Some(handle.prompt_with(prompt, Busy::Queue)),
         None => handle.continue_run().await?,
     };
     let code = match run {
         Some(run) => follow(&handle, run, &mut printer).await,
-        None => last_answer(&handle, &mut printer),
+        // Another process ended the run between the two looks at it.
+        None => last_answer(&store, handle.session_id(), &mut printer),
     };
     handle.close().await;
+    if args.ephemeral {
+        forget(&runtime, &handle);
+    }
     code
+}
+
+/// Deletes what tools kept of a session that is to leave nothing.
+fn forget(runtime: &Runtime, handle: &SessionHandle) {
+    // There may be nothing, and what cannot be deleted is in the cache, where anybody may.
+    let _ = std::fs::remove_dir_all(runtime.scratch().join(handle.session_id().to_string()));
+}
+
+/// Where the conversation begins.
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    New,
+    Resume(SessionId),
+    Fork(SessionId),
 }
 
 /// Follows a run to its end, and cancels it when a signal asks for it.
@@ -85,34 +119,48 @@ async fn follow(
         });
     }
     let outcome = run.await?;
-    finish(handle, &outcome, printer);
+    finish(handle.session_id(), &outcome, printer);
     Ok(exit::code_of(&outcome))
 }
 
 /// Prints the answer, and what a person should know beside it.
-fn finish(handle: &SessionHandle, outcome: &Outcome, printer: &mut Printer) {
+fn finish(session: SessionId, outcome: &Outcome, printer: &mut Printer) {
     printer.answer(outcome);
     if !outcome.undelivered.is_empty() {
         let count = outcome.undelivered.len();
-        let id = handle.session_id();
-        printer
-            .note(&format!("{count} message(s) not delivered; see `bowline sessions show {id}`"));
+        printer.note(&format!(
+            "{count} message(s) not delivered; see `bowline sessions show {session}`"
+        ));
     }
     if let Some(complaint) = exit::complaint(outcome) {
         printer.note(&complaint);
     }
 }
 
-/// Prints the last answer of a session in which no run is open.
-fn last_answer(handle: &SessionHandle, printer: &mut Printer) -> Result<ExitCode, Failure> {
-    let state = handle.state();
-    let Some(outcome) = &state.latest else {
+/// Prints the last answer of a session in which no run is open; this needs no model.
+fn last_answer(
+    store: &Files,
+    session: SessionId,
+    printer: &mut Printer,
+) -> Result<ExitCode, Failure> {
+    let entries = fork(store, session)?.entries;
+    let mut projection = Projection::new(session);
+    let mut run = Vec::new();
+    for (pos, entry) in &entries {
+        if entry.agent == session.root() && matches!(entry.kind, EntryKind::RunStarted(_)) {
+            run.clear();
+        }
+        run.extend(projection.apply(*pos, entry));
+    }
+    let own = entries.iter().map(|(_, entry)| entry).filter(|entry| entry.agent == session.root());
+    let conversation = Conversation::replay(own);
+    let Some(outcome) = &conversation.totals().latest else {
         return Err(Failure::Usage(format!(
-            "session {} has no run to go on with and no answer to print",
-            handle.session_id()
+            "session {session} has no run to go on with and no answer to print"
         )));
     };
-    finish(handle, outcome, printer);
+    run.into_iter().for_each(|event| printer.replayed(&Arc::new(event)));
+    finish(session, outcome, printer);
     Ok(exit::code_of(outcome))
 }
 
@@ -164,27 +212,34 @@ fn limits(runtime: &Runtime, args: &Exec) -> Limits {
     }
 }
 
-/// Opens the session that was asked for, or a new one.
-async fn open(runtime: &Runtime, agent: &Agent, args: &Exec) -> Result<SessionHandle, Failure> {
-    let store = runtime.sessions();
+/// Finds the session that was asked for.
+fn source(runtime: &Runtime, store: &Files, args: &Exec) -> Result<Source, Failure> {
     if let Some(name) = &args.fork {
-        let session = args::resolve(&store, name)?;
-        return Ok(agent.fork(fork(&store, session)?).await?);
+        return Ok(Source::Fork(args::resolve(store, name)?));
     }
-    let session = match (&args.resume, args.continue_) {
-        (Some(name), _) => args::resolve(&store, name)?,
-        (None, true) => {
-            let cwd = runtime.environment.cwd.to_string_lossy();
-            let newest = store.newest(&cwd)?;
-            let none = || Failure::Usage(format!("no session of {cwd} to go on with"));
-            newest.ok_or_else(none)?.id
-        }
-        (None, false) => return Ok(agent.start()),
-    };
-    Ok(agent.resume(session).await?)
+    if let Some(name) = &args.resume {
+        return Ok(Source::Resume(args::resolve(store, name)?));
+    }
+    if !args.continue_ {
+        return Ok(Source::New);
+    }
+    let cwd = runtime.environment.cwd.to_string_lossy();
+    let newest = store.newest(&cwd)?;
+    let none = || Failure::Usage(format!("no session of {cwd} to go on with"));
+    Ok(Source::Resume(newest.ok_or_else(none)?.id))
 }
 
-fn fork(store: &bowline_store::Files, session: SessionId) -> Result<Fork, JournalError> {
+/// Returns the model that was asked for: by a flag, or by the session that goes on.
+fn model(store: &Files, source: &Source, args: &Exec) -> Result<Option<String>, Failure> {
+    Ok(match (&args.model, source) {
+        (Some(model), _) => Some(model.clone()),
+        (None, Source::New) => None,
+        (None, Source::Resume(session) | Source::Fork(session)) => store.summary(*session)?.model,
+    })
+}
+
+/// Reads a session as it is now, whoever writes to it.
+fn fork(store: &Files, session: SessionId) -> Result<Fork, JournalError> {
     let mut commits = store.read(session, Pos(0))?;
     let mut entries = Vec::new();
     for commit in &mut commits {

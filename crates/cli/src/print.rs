@@ -47,6 +47,13 @@ impl Printer {
         }
     }
 
+    /// Shows an event of a run that is over: for programs only.
+    pub(crate) fn replayed(&mut self, event: &Arc<Event>) {
+        if self.json {
+            self.json(event);
+        }
+    }
+
     /// Prints the answer.
     pub(crate) fn answer(&mut self, outcome: &Outcome) {
         if self.json || !outcome.is_done() && outcome.answer.is_empty() {

@@ -72,6 +72,12 @@ impl Runtime {
         Files::new(self.folders.data.join("sessions"), durability)
     }
 
+    /// Returns the folder for what tools keep of sessions that are kept nowhere, each in a folder of
+    /// its own named by its id.
+    pub fn scratch(&self) -> PathBuf {
+        self.folders.cache.join("scratch")
+    }
+
     /// Returns the permission mode: without a person `auto`, unless something else is configured.
     pub fn mode(&self, attended: bool) -> Mode {
         let default = if attended { Mode::Ask } else { Mode::Auto };
@@ -128,7 +134,7 @@ impl Runtime {
             cwd: self.environment.cwd.clone(),
             environment: bowline_tools::Environment::allowed(variables),
             processes: Arc::new(Processes::new(Helper::Own)),
-            scratch: self.folders.cache.join("scratch"),
+            scratch: self.scratch(),
         }
     }
 }

@@ -9,6 +9,7 @@ use bowline_agent::tool::{DynTool, ToolContext};
 use bowline_tools::process::{Helper, Processes};
 use bowline_tools::{Bash, Environment, Workspace};
 
+#[expect(clippy::print_stdout, reason = "it is there to show something")]
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // This program is its own helper process.
@@ -27,10 +28,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         processes: Arc::clone(&processes),
         scratch: scratch.path().to_owned(),
     };
-    let tool = Arc::new(Bash::new(workspace));
-    let cx = ToolContext::standalone(Arc::new(SystemSource), None);
+    let tool = Arc::new(Bash::new(workspace, Arc::default()));
+    let mut cx = ToolContext::standalone(Arc::new(SystemSource), None);
     let arguments = format!("{{\"command\": {command:?}}}");
     for left in (0..times).rev() {
+        cx.call = format!("call-{left}").into();
         let prepared = Arc::clone(&tool).prepare(&arguments)?;
         let output = (prepared.run)(cx.clone()).await?;
         if left == 0 {

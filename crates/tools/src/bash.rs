@@ -1,10 +1,9 @@
 //! Running commands.
 
-use std::fmt::Write as _;
-use std::fs::{self, OpenOptions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+mod files;
+
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
@@ -13,38 +12,47 @@ use tokio::time::{MissedTickBehavior, interval_at, sleep_until};
 
 use bowline_agent::tool::{Access, Deadline, Recovery, Tool, ToolContext, ToolError, ToolOutput};
 
-use crate::excerpt::{Bounds, Tail, excerpt};
+use crate::excerpt::Tail;
+use crate::job::{Jobs, NewJob};
 use crate::process::{Cause, Command, ProcessError, Running, Status};
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, owner};
+
+pub(crate) use files::Files;
 
 /// The bytes of output from which on a command is killed.
 const MAX_OUTPUT: u64 = 1 << 30;
 
+/// The longest command: what the kernel takes as one argument.
+const MAX_COMMAND: usize = 128 * 1024 - 1;
+
 /// How long a command may take to end when it is asked to.
-const GRACE: Duration = Duration::from_millis(500);
+pub(crate) const GRACE: Duration = Duration::from_millis(500);
 
 /// How often a person is shown what a command has written.
 const SHOW: Duration = Duration::from_millis(100);
 
+/// How long a command that is to run in the background is watched, to see whether it fails at once.
+const START: Duration = Duration::from_millis(500);
+
 /// A command that runs at least so long is worth a word about the time it took.
 const LONG: Duration = Duration::from_secs(10);
-
-/// An output longer than this is read where it does not hold up others.
-const LARGE: u64 = 1 << 20;
 
 /// The tool `bash`.
 #[derive(Debug)]
 pub struct Bash {
     workspace: Workspace,
+    jobs: Arc<Jobs>,
     shell: PathBuf,
 }
 
-/// Runs a bash command in the working directory and returns its output.
+/// Runs a bash command in the working directory. One that takes too long goes on as a job.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct BashInput {
     command: String,
-    /// Seconds after which it is killed.
+    /// Seconds until it is killed.
     timeout: Option<u64>,
+    /// Run as a job at once, e.g. a server.
+    background: Option<bool>,
 }
 
 /// How watching a command ended.
@@ -55,29 +63,74 @@ enum Seen {
 }
 
 impl Bash {
-    /// Makes the tool for a workspace.
-    pub fn new(workspace: Workspace) -> Self {
+    /// Makes the tool for a workspace; what it leaves running is kept in `jobs`.
+    pub fn new(workspace: Workspace, jobs: Arc<Jobs>) -> Self {
         let shell = workspace.environment.shell();
-        Self { workspace, shell }
+        Self { workspace, jobs, shell }
     }
 
-    fn command(&self, command: String, files: &Files, cx: &ToolContext) -> Command {
+    fn command(&self, input: &BashInput, files: &Files, cx: &ToolContext) -> Command {
         let mut environment = self.workspace.environment.variables().to_vec();
         environment.push(("BOWLINE_SESSION_ID".to_owned(), cx.session.to_string()));
         environment.push(("BOWLINE_AGENT_ID".to_owned(), cx.agent.id.to_string()));
         environment.push(("BOWLINE_CALL_ID".to_owned(), cx.call.to_string()));
         Command {
-            owner: format!("{}/{}", cx.session, cx.agent.id),
+            owner: owner(cx.session, cx.agent.id),
             program: self.shell.clone(),
-            arguments: vec!["-c".to_owned(), command],
+            arguments: vec!["-c".to_owned(), input.command.clone()],
             cwd: self.workspace.cwd.clone(),
             environment,
             output: files.output.clone(),
             status: files.status.clone(),
             max_output: MAX_OUTPUT,
-            stdin: false,
+            // A command nobody can write to must find the end of its input, not wait for it.
+            stdin: input.is_background(),
         }
     }
+
+    /// Hands a running command over to the jobs and tells the model.
+    async fn keep(&self, call: Call, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
+        let (text, shown) = call.files.excerpt(0, cx.output_bytes).await?;
+        let ran = call.started.elapsed();
+        let timeout = call.input.timeout.map(Duration::from_secs);
+        let job = NewJob {
+            has_stdin: call.input.is_background(),
+            command: call.input.command,
+            running: call.running,
+            files: call.files,
+            started: call.started,
+            time_left: timeout.map(|timeout| timeout.saturating_sub(ran)),
+            shown,
+        };
+        let id = self.jobs.keep(job, cx)?;
+        let ran = ran.as_secs();
+        let kept = format!("[running for {ran} s as job {id}; see how it goes on with job]");
+        Ok(after(text, &kept).into())
+    }
+}
+
+impl BashInput {
+    fn is_background(&self) -> bool {
+        self.background.unwrap_or(false)
+    }
+
+    /// Returns how long the call may take, and whether the command ends with it.
+    fn time(&self, tool_time: Option<Duration>) -> (Option<Duration>, bool) {
+        let soft = if self.is_background() { Some(START) } else { tool_time };
+        match (soft, self.timeout.map(Duration::from_secs)) {
+            (Some(soft), Some(hard)) if soft < hard => (Some(soft), false),
+            (Some(soft), None) => (Some(soft), false),
+            (Some(_) | None, hard) => (hard, true),
+        }
+    }
+}
+
+/// A command that was started by a call.
+struct Call {
+    input: BashInput,
+    files: Files,
+    running: Running,
+    started: Instant,
 }
 
 impl Tool for Bash {
@@ -97,19 +150,29 @@ impl Tool for Bash {
     }
 
     async fn run(&self, input: BashInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
+        if input.command.len() > MAX_COMMAND {
+            return Err(ToolError::Failed(format!(
+                "the command has {} bytes, more than the {MAX_COMMAND} that fit; write a script to a \
+                 file and run that",
+                input.command.len()
+            )));
+        }
         let files = Files::create(&self.workspace.folder(cx), cx.call.as_str())
             .map_err(|error| ToolError::Failed(format!("cannot keep the output: {error}")))?;
-        let command = self.command(input.command, &files, cx);
+        let command = self.command(&input, &files, cx);
         let started = Instant::now();
         let running = self.workspace.processes.start(command).await;
-        let mut running = running.map_err(|error| ToolError::Failed(error.to_string()))?;
-        let limits = [cx.tool_time, input.timeout.map(Duration::from_secs)];
-        let time = limits.into_iter().flatten().min();
-        let seen = watch(&mut running, &files.output, time, cx).await;
-        if matches!(seen, Seen::Canceled | Seen::Late) {
-            running.end(GRACE).await;
+        let running = running.map_err(|error| ToolError::Failed(error.to_string()))?;
+        let (time, is_last) = input.time(cx.tool_time);
+        let mut call = Call { input, files, running, started };
+        let seen = watch(&mut call, time, cx).await;
+        if matches!(seen, Seen::Late) && !is_last {
+            return self.keep(call, cx).await;
         }
-        let mut text = files.excerpt(cx.output_bytes).await?;
+        if matches!(seen, Seen::Canceled | Seen::Late) {
+            call.running.end(GRACE).await;
+        }
+        let (mut text, _) = call.files.excerpt(0, cx.output_bytes).await?;
         match seen {
             Seen::Over(Ok(status)) => {
                 describe_end(&mut text, &status, started.elapsed());
@@ -129,16 +192,11 @@ impl Tool for Bash {
 }
 
 /// Waits for a command's end and shows a person what it writes.
-async fn watch(
-    running: &mut Running,
-    output: &Path,
-    time: Option<Duration>,
-    cx: &ToolContext,
-) -> Seen {
+async fn watch(call: &mut Call, time: Option<Duration>, cx: &ToolContext) -> Seen {
     let now = tokio::time::Instant::now();
     let mut show = interval_at(now + SHOW, SHOW);
     show.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut tail = Tail::from(0);
+    let mut tail = Tail::default();
     let canceled = cx.cancel.cancelled();
     let late = async {
         match time.and_then(|time| now.checked_add(time)) {
@@ -150,12 +208,12 @@ async fn watch(
     loop {
         tokio::select! {
             biased;
-            exited = running.exit() => return Seen::Over(exited),
+            exited = call.running.exit() => return Seen::Over(exited),
             () = &mut canceled => return Seen::Canceled,
             () = &mut late => return Seen::Late,
             _ = show.tick() => {
                 // What cannot be read now is reported when the command is over.
-                if let Ok(Some(text)) = tail.read(output) {
+                if let Ok(Some(text)) = tail.read(&call.files.output) {
                     cx.output(text);
                 }
             }
@@ -165,88 +223,41 @@ async fn watch(
 
 /// Adds what the model must know of how a command ended.
 fn describe_end(text: &mut String, status: &Status, took: Duration) {
-    let end = match (status.cause, status.code, status.signal) {
-        (Some(Cause::Output), _, _) => {
-            format!("[killed: it wrote more than {} MiB of output]", MAX_OUTPUT >> 20)
-        }
-        (Some(Cause::Asked | Cause::Orphaned) | None, Some(0), _) => String::new(),
-        (Some(Cause::Asked | Cause::Orphaned) | None, Some(code), _) => {
-            format!("[exit code {code}]")
-        }
-        (Some(Cause::Asked | Cause::Orphaned) | None, None, Some(signal)) => {
-            format!("[killed by signal {signal}]")
-        }
-        (Some(Cause::Asked | Cause::Orphaned) | None, None, None) => "[ended]".to_owned(),
-    };
-    if text.is_empty() && end.is_empty() {
+    let end = end_of(status);
+    if text.is_empty() && end.is_none() {
         text.push_str("(no output)");
     }
-    if !end.is_empty() {
-        *text = after(std::mem::take(text), &end);
+    if let Some(end) = end {
+        *text = after(std::mem::take(text), &format!("[{end}]"));
     }
     if took >= LONG {
         *text = after(std::mem::take(text), &format!("[took {} s]", took.as_secs()));
     }
 }
 
+/// Says how a command ended; `None` if it did what it should.
+pub(crate) fn end_of(status: &Status) -> Option<String> {
+    match (status.cause, status.code, status.signal) {
+        (Some(Cause::Output), _, _) => {
+            Some(format!("killed: it wrote more than {} MiB of output", MAX_OUTPUT >> 20))
+        }
+        (Some(Cause::Orphaned), _, _) => {
+            Some("killed when the bowline process that had started it was gone".to_owned())
+        }
+        (Some(Cause::Asked) | None, Some(0), _) => None,
+        (Some(Cause::Asked) | None, Some(code), _) => Some(format!("exit code {code}")),
+        (Some(Cause::Asked) | None, None, Some(signal)) => {
+            Some(format!("killed by signal {signal}"))
+        }
+        (Some(Cause::Asked) | None, None, None) => Some("ended, nobody knows how".to_owned()),
+    }
+}
+
 /// Puts a line after an output.
-fn after(mut text: String, line: &str) -> String {
+pub(crate) fn after(mut text: String, line: &str) -> String {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
     text.push_str(line);
     text
-}
-
-/// The files of one call.
-struct Files {
-    output: PathBuf,
-    status: PathBuf,
-}
-
-impl Files {
-    /// Makes the output file, and the folder if need be. Calls with one id get different files.
-    fn create(folder: &Path, call: &str) -> io::Result<Self> {
-        let name: String = call
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' })
-            .take(100)
-            .collect();
-        let mut ordinal = 1;
-        loop {
-            let mut unique = name.clone();
-            if ordinal > 1 {
-                let _ = write!(unique, "-{ordinal}");
-            }
-            let output = folder.join(format!("{unique}.out"));
-            match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&output) {
-                Ok(_) => {
-                    let status = folder.join(format!("{unique}.status"));
-                    return Ok(Self { output, status });
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => ordinal += 1,
-                Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.is_dir() => {
-                    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Returns what the model sees of the output.
-    async fn excerpt(&self, bytes: u64) -> Result<String, ToolError> {
-        let bounds = Bounds::new(bytes);
-        let is_large = fs::metadata(&self.output).is_ok_and(|meta| meta.len() > LARGE);
-        let text = if is_large {
-            let path = self.output.clone();
-            let read = tokio::task::spawn_blocking(move || excerpt(&path, bounds)).await;
-            read.unwrap_or_else(|error| Err(io::Error::other(error)))
-        } else {
-            excerpt(&self.output, bounds)
-        };
-        text.map_err(|error| {
-            let path = self.output.display();
-            ToolError::Failed(format!("the output in {path} cannot be read: {error}"))
-        })
-    }
 }

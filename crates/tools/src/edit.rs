@@ -8,6 +8,7 @@ use serde::Deserialize;
 use bowline_agent::tool::{Access, Tool, ToolContext, ToolError, ToolOutput};
 
 use crate::files::{self, Loaded};
+use crate::lines::closest;
 use crate::text::{Text, line_number};
 use crate::workspace::{Workspace, off_thread_if_large};
 use find::{Found, Match};
@@ -75,9 +76,10 @@ fn edit(
 
 /// Replaces `old` by `new` and says where; fails with what to do about it.
 fn replaced(text: &str, old: &str, new: &str, all: bool) -> Result<(String, String), String> {
-    // Files with \r\n have been read as if they had \n.
-    let is_crlf = !text.contains("\r\n");
-    let unify = |text: &str| if is_crlf { text.replace("\r\n", "\n") } else { text.to_owned() };
+    // A file whose lines all end in \r\n has been read as if they ended in \n.
+    let has_one_kind = !text.contains("\r\n");
+    let unify =
+        |text: &str| if has_one_kind { text.replace("\r\n", "\n") } else { text.to_owned() };
     let (old, new) = (unify(old), unify(new));
     if old.is_empty() {
         return Err("old_string is empty; use write for a whole file".to_owned());
@@ -122,7 +124,7 @@ fn not_found(text: &str, old: &str, new: &str) -> String {
         let line = line_number(text, at);
         return format!("old_string does not occur; new_string is already there at line {line}");
     }
-    match find::closest(text, old) {
+    match closest(text, old) {
         Some(lines) => format!("old_string does not occur; the closest lines are:\n{lines}"),
         None => "old_string does not occur".to_owned(),
     }

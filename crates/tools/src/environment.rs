@@ -124,7 +124,7 @@ const NAMES: &[&str] = &[
     "SOURCE_DATE_EPOCH",
 ];
 
-/// What no name may contain, whoever asks for it.
+/// What the name of a variable that passes may not contain.
 const SECRETS: &[&str] =
     &["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "COOKIE", "PRIVATE"];
 
@@ -147,7 +147,7 @@ impl Environment {
         kept
     }
 
-    /// Sets a variable that the list does not have.
+    /// Sets a variable, whatever its name: for what the user asks for by name.
     pub fn set(&mut self, name: &str, value: &str) {
         match self.variables.iter_mut().find(|(known, _)| known == name) {
             Some((_, present)) => value.clone_into(present),

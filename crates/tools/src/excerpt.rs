@@ -30,44 +30,44 @@ impl Bounds {
     }
 }
 
-/// Reads a file and, if it is longer than it may be, cuts out its middle and says so. The text is
-/// empty if the file is.
+/// Reads a file from an offset on and, if that is longer than it may be, cuts out its middle and says
+/// so. The text is empty if there is nothing. Also returns where the file ended.
 ///
 /// Memory is bounded by the limit, not by the file.
 ///
 /// # Errors
 /// If the file cannot be read.
-pub(crate) fn excerpt(path: &Path, bounds: Bounds) -> io::Result<String> {
+pub(crate) fn excerpt(path: &Path, from: u64, bounds: Bounds) -> io::Result<(String, u64)> {
     let file = File::open(path)?;
-    let length = file.metadata()?.len();
-    let head_bytes = if length <= bounds.bytes { length } else { bounds.bytes / 4 };
-    let head = read_at(&file, 0, head_bytes)?;
+    let end = file.metadata()?.len();
+    let length = end.saturating_sub(from);
+    let is_short = length <= bounds.bytes;
+    let head_bytes = if is_short { length } else { bounds.bytes / 4 };
+    let head = read_at(&file, from, head_bytes)?;
     if is_binary(&head) {
-        return Ok(format!("[binary output of {length} bytes, kept in {}]", path.display()));
+        return Ok((format!("[binary output of {length} bytes, kept in {}]", path.display()), end));
     }
-    let is_whole = length <= bounds.bytes && count_lines(&head) <= bounds.lines;
-    if is_whole {
-        return Ok(to_text(&head));
+    if is_short && count_lines(&head) <= bounds.lines {
+        return Ok((to_text(&head), end));
     }
-    let notice_bytes = 120 + u64::try_from(path.as_os_str().len()).unwrap_or(0);
-    let tail_bytes = if length <= bounds.bytes {
-        length
-    } else {
-        (bounds.bytes - head_bytes).saturating_sub(notice_bytes)
+    let notice_bytes = 120 + as_u64(path.as_os_str().len());
+    let tail_bytes = match is_short {
+        true => length,
+        false => (bounds.bytes - head_bytes).saturating_sub(notice_bytes),
     };
-    let tail = read_at(&file, length - tail_bytes, tail_bytes)?;
+    let tail = read_at(&file, end - tail_bytes, tail_bytes)?;
     let head = first_lines(&head, bounds.lines / 4);
     let tail = last_lines(&tail, bounds.lines - bounds.lines / 4);
-    let (from, to) = (as_u64(head.len()), length - as_u64(tail.len()));
-    let lines = count_newlines(&file, from, to)?;
+    let cut = (from + as_u64(head.len()), end - as_u64(tail.len()));
+    let lines = count_newlines(&file, cut.0, cut.1)?;
     let mut text = clip(to_text(head), bounds.bytes / 4, false);
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
-    let (cut, path) = (to - from, path.display());
-    text.push_str(&format!("[… {lines} lines, {cut} bytes cut here; full output: {path}]\n"));
+    let (bytes, path) = (cut.1 - cut.0, path.display());
+    text.push_str(&format!("[… {lines} lines, {bytes} bytes cut here; full output: {path}]\n"));
     text.push_str(&clip(to_text(tail), tail_bytes, true));
-    Ok(text)
+    Ok((text, end))
 }
 
 /// Makes text of bytes: what is no UTF-8, and the zero byte, becomes a replacement character.
@@ -176,8 +176,8 @@ fn as_u64(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
-/// Follows a file that grows.
-#[derive(Debug)]
+/// Follows a file that grows, from its beginning.
+#[derive(Debug, Default)]
 pub(crate) struct Tail {
     file: Option<File>,
     at: u64,
@@ -189,16 +189,6 @@ pub(crate) struct Tail {
 const MAX_STEP: u64 = 64 * 1024;
 
 impl Tail {
-    /// Follows from an offset.
-    pub(crate) fn from(at: u64) -> Self {
-        Self { file: None, at, pending: Vec::new() }
-    }
-
-    /// Returns where the next look begins.
-    pub(crate) fn at(&self) -> u64 {
-        self.at - as_u64(self.pending.len())
-    }
-
     /// Returns what has been written since the last look, up to the last whole character. If it is
     /// much, only its end.
     pub(crate) fn read(&mut self, path: &Path) -> io::Result<Option<String>> {

@@ -223,7 +223,7 @@ pub(crate) fn missing(workspace: &Workspace, path: &Path) -> ToolError {
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let mut near: Vec<(usize, String)> = names
         .map(|other| (distance(&name, &other.to_lowercase()), other))
-        .filter(|(distance, other)| *distance <= name.len().max(other.len()) / 2)
+        .filter(|(distance, other)| *distance <= name.len().max(other.len()).div_ceil(2))
         .collect();
     near.sort();
     let near: Vec<String> = near

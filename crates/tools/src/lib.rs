@@ -1,21 +1,47 @@
-//! What touches the machine: commands and files.
+//! What touches the machine: the tools with which an agent runs commands and reads, changes and
+//! finds files.
+//!
+//! [`toolbox`] makes all of them for a [`Workspace`]. A program that does not only try things out
+//! calls [`helper`] first thing in its `main`: commands are then started by a helper process, which
+//! ends them with all they have started, whatever happens to the program (see [`process`]).
+//!
+//! Nothing here reads environment variables: what commands see is an [`Environment`] that the caller
+//! makes. Access to files is not confined here either; that is decided before a tool runs, from what
+//! it declares to touch.
+//!
+//! In reading order: `workspace`, `environment`; [`process`] (the helper and its commands), `bash`,
+//! `job`, `excerpt` (long outputs); `files` (what an agent knows of them, and safe writing), `text`
+//! and `lines` (line ends, forgiving comparison), `read`, `write`, `edit`, `patch`; `search`
+//! (`list`, `glob`, `grep`); `toolbox`.
+//!
+//! `examples/commands.rs` runs a command as an agent would.
+
+#![deny(missing_docs)]
 
 mod bash;
 mod edit;
 mod environment;
 mod excerpt;
 mod files;
+mod job;
 mod lines;
+mod patch;
 pub mod process;
 mod read;
+mod search;
 mod text;
+mod toolbox;
 mod workspace;
 mod write;
 
 pub use bash::{Bash, BashInput};
 pub use edit::{Edit, EditInput};
 pub use environment::Environment;
+pub use job::{Job, JobInput, Jobs};
+pub use patch::{ApplyPatch, ApplyPatchInput};
 pub use process::helper;
 pub use read::{Read, ReadInput};
+pub use search::{Glob, GlobInput, Grep, GrepInput, List, ListInput};
+pub use toolbox::{Editing, toolbox};
 pub use workspace::Workspace;
 pub use write::{Write, WriteInput};

@@ -135,6 +135,43 @@ fn indent(line: &str) -> &str {
     &line[..line.len() - line.trim_start().len()]
 }
 
+/// Returns the lines of the file that look most like what was quoted, with their numbers.
+pub(crate) fn closest(text: &str, old: &str) -> Option<String> {
+    // One telling line is enough to find the place.
+    let quoted: Vec<&str> = old.lines().collect();
+    let (nth, telling) =
+        quoted.iter().enumerate().max_by_key(|(_, line)| line.trim().chars().count())?;
+    let wanted = pairs(telling);
+    let lines: Vec<&str> = text.lines().collect();
+    let likeness = |line: &str| {
+        let own = pairs(line);
+        let shared = own.iter().filter(|pair| wanted.contains(pair)).count();
+        2 * 1000 * shared / (own.len() + wanted.len()).max(1)
+    };
+    let (best, like) = lines
+        .iter()
+        .enumerate()
+        .map(|(at, line)| (at, likeness(line)))
+        .max_by_key(|(at, like)| (*like, std::cmp::Reverse(*at)))?;
+    if like < 400 {
+        return None;
+    }
+    let first = best.saturating_sub(nth.min(1));
+    let shown = lines.iter().enumerate().skip(first).take(3);
+    let shown: Vec<String> = shown.map(|(at, line)| format!("{}: {line}", at + 1)).collect();
+    Some(shown.join("\n"))
+}
+
+/// Returns the neighbouring characters of a line, a measure of likeness that is cheap.
+fn pairs(line: &str) -> Vec<(char, char)> {
+    let line = line.trim();
+    // Lines of generated files can be endless; their beginnings tell enough.
+    let mut pairs: Vec<_> = line.chars().zip(line.chars().skip(1)).take(200).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    pairs
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,6 +15,8 @@ mod child;
 mod family;
 #[cfg(target_os = "linux")]
 mod helper;
+#[cfg(target_os = "linux")]
+mod line;
 mod link;
 mod output;
 mod plain;
@@ -34,6 +36,9 @@ pub use protocol::{Cause, Status};
 
 /// The argument that makes a bowline binary a helper; nobody else may use it.
 const HELPER_ARGUMENT: &str = "__bowline-helper";
+
+/// How long to wait for what has been killed to be gone.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whether this program has called [`helper`], so that it can be executed again as one.
 static CAN_BE_HELPER: AtomicBool = AtomicBool::new(false);
@@ -177,7 +182,7 @@ impl Processes {
         let order = Order::EndOwner { owner: owner.to_owned(), grace, done };
         if orders.send(order).await.is_ok() {
             // The link drops its end when the helper is gone, and the commands with it.
-            let _ = ended.await;
+            let _ = tokio::time::timeout(grace + PATIENCE, ended).await;
         }
     }
 
@@ -245,12 +250,13 @@ impl Running {
         exited
     }
 
-    /// Ends the command and everything it has started; returns when nothing is left of it.
+    /// Ends the command and everything it has started; returns when nothing is left of it, or when
+    /// what is left cannot be killed, such as a program of another user.
     pub async fn end(&mut self, grace: Duration) {
         let (done, ended) = oneshot::channel();
         let order = Order::End { id: self.id, grace, done: Some(done) };
         if self.orders.send(order).await.is_ok() {
-            let _ = ended.await;
+            let _ = tokio::time::timeout(grace + PATIENCE, ended).await;
         }
     }
 

@@ -1,6 +1,6 @@
 //! Reading files.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use base64::Engine;
 use schemars::JsonSchema;
@@ -62,7 +62,7 @@ impl Tool for Read {
 
 fn read(
     workspace: &Workspace,
-    path: &PathBuf,
+    path: &Path,
     input: &ReadInput,
     cx: &ToolContext,
 ) -> Result<ToolOutput, ToolError> {

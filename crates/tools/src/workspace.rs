@@ -2,7 +2,9 @@
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use bowline_agent::id::{AgentId, SessionId};
 use bowline_agent::tool::{ToolContext, ToolError};
 
 use crate::environment::Environment;
@@ -17,11 +19,23 @@ pub struct Workspace {
     pub environment: Environment,
     /// What starts commands; agents of one session share it.
     pub processes: Arc<Processes>,
-    /// A folder for output of sessions that have none of their own; it is made when needed.
+    /// A folder for output of sessions that have none of their own; it is made when needed, and
+    /// whoever chose it removes it.
     pub scratch: PathBuf,
 }
 
 impl Workspace {
+    /// Ends all commands of a session, also what they have left in the background; returns when
+    /// nothing is left of them. They are asked to end and after `grace` are killed.
+    pub async fn end_session(&self, session: SessionId, grace: Duration) {
+        self.processes.end_owner(&session.to_string(), grace).await;
+    }
+
+    /// Ends all commands of one agent, as [`Workspace::end_session`] does.
+    pub async fn end_agent(&self, session: SessionId, agent: AgentId, grace: Duration) {
+        self.processes.end_owner(&owner(session, agent), grace).await;
+    }
+
     /// Returns an absolute path without `.` and `..`, which are resolved by name alone.
     pub(crate) fn resolve(&self, path: &str) -> PathBuf {
         let path = match (path.strip_prefix("~/"), self.environment.get("HOME")) {
@@ -43,9 +57,15 @@ impl Workspace {
     }
 }
 
+/// Returns the owner of an agent's commands.
+pub(crate) fn owner(session: SessionId, agent: AgentId) -> String {
+    format!("{session}/{agent}")
+}
+
 /// A file larger than this is not read on a thread that serves others too.
 ///
-/// Handing the work over costs as much as reading and hashing some tens of kilobytes.
+/// Reading and hashing this much takes a fraction of a millisecond, not much more than handing the
+/// work over.
 const LARGE: u64 = 256 * 1024;
 
 /// Does work on a file, on a thread of its own if the file is large.

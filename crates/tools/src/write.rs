@@ -6,7 +6,7 @@ use serde::Deserialize;
 use bowline_agent::tool::{Access, Tool, ToolContext, ToolError, ToolOutput};
 
 use crate::files::{self, Loaded};
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, off_thread_if_large};
 
 /// The tool `write`.
 #[derive(Debug)]
@@ -38,22 +38,32 @@ impl Tool for Write {
     }
 
     async fn run(&self, input: WriteInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
+        let workspace = self.workspace.clone();
+        let cx = cx.clone();
         let path = self.workspace.resolve(&input.path);
-        let existing = Loaded::read(&self.workspace, &path)?;
-        if let Some(existing) = &existing {
-            existing.check_seen(&self.workspace, cx)?;
-        }
-        let target =
-            existing.as_ref().map_or_else(|| files::target(&path), |file| file.path.clone());
-        let metadata = existing.as_ref().map(|file| &file.metadata);
-        let shown = self.workspace.shown(&path);
-        files::replace(&target, input.content.as_bytes(), metadata)
-            .map_err(|error| ToolError::Failed(format!("cannot write {shown}: {error}")))?;
-        // Only now do all folders exist, so that links in them can be resolved.
-        let target = target.canonicalize().unwrap_or(target);
-        files::remember(cx, &target, input.content.as_bytes())?;
-        let lines = input.content.lines().count();
-        let done = if existing.is_some() { "wrote" } else { "created" };
-        Ok(format!("{done} {shown} ({lines} lines)").into())
+        off_thread_if_large(path, move || write(&workspace, &input, &cx)).await
     }
+}
+
+fn write(
+    workspace: &Workspace,
+    input: &WriteInput,
+    cx: &ToolContext,
+) -> Result<ToolOutput, ToolError> {
+    let path = workspace.resolve(&input.path);
+    let existing = Loaded::read(workspace, &path)?;
+    if let Some(existing) = &existing {
+        existing.check_seen(workspace, cx)?;
+    }
+    let target = existing.as_ref().map_or_else(|| files::target(&path), |file| file.path.clone());
+    let metadata = existing.as_ref().map(|file| &file.metadata);
+    let shown = workspace.shown(&path);
+    files::replace(&target, input.content.as_bytes(), metadata)
+        .map_err(|error| ToolError::Failed(format!("cannot write {shown}: {error}")))?;
+    // Only now do all folders exist, so that links in them can be resolved.
+    let target = target.canonicalize().unwrap_or(target);
+    files::remember(cx, &target, input.content.as_bytes())?;
+    let lines = input.content.lines().count();
+    let done = if existing.is_some() { "wrote" } else { "created" };
+    Ok(format!("{done} {shown} ({lines} lines)").into())
 }

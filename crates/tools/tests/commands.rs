@@ -1,10 +1,12 @@
 //! Commands, with real processes.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
 #[path = "support/desk.rs"]
 mod desk;
 
 use std::io::BufRead;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pretty_assertions::assert_eq;
@@ -44,7 +46,8 @@ fn status(path: &Path) -> Status {
 }
 
 async fn bash(desk: &Desk, command: &str) -> Result<String, ToolError> {
-    desk.call(Bash::new(desk.workspace.clone()), json!({ "command": command })).await
+    desk.call(Bash::new(desk.workspace.clone(), Arc::default()), json!({ "command": command }))
+        .await
 }
 
 #[tokio::test]
@@ -113,7 +116,7 @@ async fn a_dropped_call_leaves_nothing() {
 #[tokio::test]
 async fn a_command_out_of_time_shows_what_it_had_said() {
     let desk = Desk::new();
-    let tool = Bash::new(desk.workspace.clone());
+    let tool = Bash::new(desk.workspace.clone(), Arc::default());
     let arguments = json!({ "command": "echo before; sleep 1000", "timeout": 1 });
     match desk.call(tool, arguments).await {
         Err(ToolError::TimedOut(text)) => {
@@ -154,7 +157,7 @@ async fn a_background_process_holds_up_nobody_and_ends_with_its_owner() {
     let processes = &desk.workspace.processes;
     processes.end_owner("somebody else", Duration::ZERO).await;
     assert!(is_alive(pid));
-    processes.end_owner(&desk.cx.session.to_string(), Duration::from_secs(5)).await;
+    desk.workspace.end_session(desk.cx.session, Duration::from_secs(5)).await;
     assert!(!is_alive(pid));
 }
 
@@ -181,18 +184,19 @@ async fn orphans_do_not_stay_as_zombies() {
 #[tokio::test]
 async fn a_killed_helper_is_reported_and_replaced() {
     let desk = Desk::new();
-    let script = "echo before; bash -c 'echo $$ > child; sleep 1000; true' & wait";
-    let script = format!("echo $PPID > helper; {script}");
-    let call = bash(&desk, &script);
+    let script = "echo before; echo $PPID > helper
+        (setsid bash -c 'echo $$ > daemon; exec sleep 1004' > /dev/null &)
+        bash -c 'echo $$ > child; sleep 1005; true' & wait";
+    let call = bash(&desk, script);
     let kill = async {
-        let [helper, child] = pids(&desk.workspace.cwd, ["helper", "child"]).await;
+        let [helper, rest @ ..] = pids(&desk.workspace.cwd, ["helper", "child", "daemon"]).await;
         rustix::process::kill_process(helper, rustix::process::Signal::KILL).unwrap();
-        child
+        rest
     };
-    let (result, child) = tokio::join!(call, kill);
+    let (result, pids) = tokio::join!(call, kill);
     let lost = "before\nthe helper process ended unexpectedly and took the command with it";
     assert_eq!(failure(result), lost);
-    until("the child is gone", || !is_alive(child)).await;
+    until("nothing is left", || pids.iter().all(|pid| !is_alive(*pid))).await;
     assert_eq!(bash(&desk, "echo again").await.unwrap(), "again\n");
 }
 

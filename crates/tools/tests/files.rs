@@ -1,4 +1,5 @@
 //! Reading, writing and editing files.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
 #[path = "support/desk.rs"]
 mod desk;

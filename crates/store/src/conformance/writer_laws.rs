@@ -3,7 +3,7 @@
 use bowline_agent::journal::{JournalError, Pos, Seq};
 use bowline_llm::CallId;
 
-use super::{Opener, append, at, entries_of, entry, law, law_eq, open, session};
+use super::{Opener, append, at, entries_of, entry, law, law_eq, open, prompt, session};
 
 pub(super) async fn check(fresh: &impl Fn() -> Opener) {
     there_is_one_writer(&fresh()).await;
@@ -48,10 +48,14 @@ async fn creating_what_is_there_harms_nothing(opener: &Opener) {
     let first = [entry(id.root(), "first")];
     append(&*log, id.root(), 0, &first).await;
     drop(log);
+    let op = prompt("kept");
+    law!(LAW, store.inbox(id).post(op.clone()).await.is_ok());
     let again = opener().create(id);
     let refused = again.journal(id.root()).append(Seq(0), &[entry(id.root(), "again")]).await;
     law!(LAW, matches!(refused, Err(JournalError::Fenced(agent)) if agent == id.root()));
     drop(again);
+    drop(opener().create(id));
+    law_eq!(LAW, store.inbox(id).take().await.ok(), Some(vec![op]));
     law_eq!(LAW, entries_of(&*open(&*opener(), id).await).await, at(0, &first));
 }
 

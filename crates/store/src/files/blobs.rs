@@ -42,7 +42,8 @@ impl Blobs for FileBlobs {
         let hash = blocking(move || {
             let hash = hash_of(&body);
             let path = place.blobs().join(&hash);
-            if !path.exists() {
+            let length = fs::metadata(&path).map(|metadata| metadata.len());
+            if length.ok() != Some(body.len() as u64) {
                 make_folder(&place.blobs())?;
                 write_whole(&path, &body, Durability::Process)?;
                 disk.wrote_body(path);

@@ -5,7 +5,7 @@
 //! of the old file notices and takes the new one.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -21,7 +21,7 @@ use super::blobs::write_whole;
 use super::commits::place as line_of;
 use super::disk::blocking;
 use super::lock::open_locked;
-use super::place::{Place, failed, is_absent, lock, make_folder, sync_folder};
+use super::place::{Place, failed, is_absent, lock, make_folder, sync_folder, write_once};
 use super::watch;
 use super::{Durability, Root};
 
@@ -58,7 +58,10 @@ impl FileInbox {
 
     /// Removes what was posted to a session that never came to be.
     pub(crate) fn discard(&self) {
-        if let Some(place) = self.place.get() {
+        // A session that could not be created because it is there keeps its inbox.
+        if let Some(place) = self.place.get()
+            && place.exists().is_ok_and(|exists| !exists)
+        {
             let _ = fs::remove_file(place.inbox());
         }
     }
@@ -137,7 +140,7 @@ fn post(root: &Root, place: &Place, op: &Op) -> Result<(), JournalError> {
     }
     make_folder(&place.day)?;
     let path = place.inbox();
-    let mut file = open_locked(&path)?;
+    let file = open_locked(&path)?;
     // It may have been deleted before we had the lock; then the inbox is not left behind.
     if !is_there()? {
         let _ = fs::remove_file(&path);
@@ -157,10 +160,7 @@ fn post(root: &Root, place: &Place, op: &Op) -> Result<(), JournalError> {
         .map_err(|error| failed("encode an operation for", &path)(error.into()))?;
     line.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
     line.push(b'\n');
-    let written = file.write(&line).and_then(|written| {
-        if written == line.len() { Ok(()) } else { Err(ErrorKind::StorageFull.into()) }
-    });
-    if let Err(error) = written {
+    if let Err(error) = write_once(&file, &line) {
         // If this fails too, the next poster does it.
         let _ = file.set_len(length);
         return Err(failed("write to", &path)(error));
@@ -168,8 +168,13 @@ fn post(root: &Root, place: &Place, op: &Op) -> Result<(), JournalError> {
     match root.durability {
         Durability::Process => Ok(()),
         Durability::Power => {
-            let sync = file.sync_data().and_then(|()| sync_folder(&place.day));
-            sync.map_err(failed("sync", &path))
+            file.sync_data().map_err(failed("sync", &path))?;
+            // The name of a file that was not empty is safe already.
+            if length == 0 {
+                sync_folder(&place.day).map_err(failed("sync", &path))
+            } else {
+                Ok(())
+            }
         }
     }
 }

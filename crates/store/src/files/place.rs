@@ -1,7 +1,7 @@
 //! Where the files of a session are.
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -97,6 +97,22 @@ pub(crate) fn open_to_append(path: &Path) -> Result<File, JournalError> {
         .mode(0o600)
         .open(path)
         .map_err(failed("open for writing", path))
+}
+
+/// Writes with one call: a part of a line is an error.
+pub(crate) fn write_once(mut file: &File, bytes: &[u8]) -> io::Result<()> {
+    loop {
+        match file.write(bytes) {
+            Ok(written) if written == bytes.len() => return Ok(()),
+            Ok(written) => {
+                let what = format!("only {written} of {} bytes were written", bytes.len());
+                return Err(io::Error::new(io::ErrorKind::StorageFull, what));
+            }
+            // Nothing was written.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Returns when the names in a folder would survive a loss of power.

@@ -1,8 +1,8 @@
 //! The one writer of a session: it puts the commits of all agents in order.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::commits::{Choice, Commit, Commits, Mark};
 use super::disk::Disk;
 use super::line;
 use super::lock::Lock;
-use super::place::{Place, failed, make_folder, open_to_append};
+use super::place::{Place, failed, make_folder, open_to_append, write_once};
 
 /// How far apart the marks are, in bytes: as much is read in vain at most to read from a position.
 const STRIDE: u64 = 64 * 1024;
@@ -262,22 +262,6 @@ impl Drop for Writer {
         // The first commit failed: nothing of the session is left.
         if self.lock.is_some() && self.end.lines == 0 && self.disk.file().is_some() {
             let _ = fs::remove_file(self.place.log());
-        }
-    }
-}
-
-/// Writes with one call: a part of a line is an error.
-fn write_once(mut file: &File, bytes: &[u8]) -> io::Result<()> {
-    loop {
-        match file.write(bytes) {
-            Ok(written) if written == bytes.len() => return Ok(()),
-            Ok(written) => {
-                let what = format!("only {written} of {} bytes were written", bytes.len());
-                return Err(io::Error::new(io::ErrorKind::StorageFull, what));
-            }
-            // Nothing was written.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
         }
     }
 }

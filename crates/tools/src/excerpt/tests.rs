@@ -8,7 +8,7 @@ use super::*;
 fn shown(content: &[u8], bytes: u64) -> String {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(content).unwrap();
-    excerpt(file.path(), Bounds::new(bytes)).unwrap()
+    excerpt(file.path(), 0, Bounds::new(bytes)).unwrap().0
 }
 
 #[test]
@@ -54,9 +54,17 @@ fn a_stray_byte_does_not_hide_the_text() {
 }
 
 #[test]
+fn an_excerpt_can_begin_later() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"one\ntwo\n").unwrap();
+    assert_eq!(excerpt(file.path(), 4, Bounds::new(100)).unwrap(), ("two\n".to_owned(), 8));
+    assert_eq!(excerpt(file.path(), 8, Bounds::new(100)).unwrap(), (String::new(), 8));
+}
+
+#[test]
 fn a_tail_never_splits_a_character() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    let mut tail = Tail::from(0);
+    let mut tail = Tail::default();
     file.write_all(b"a\xe2\x82").unwrap();
     assert_eq!(tail.read(file.path()).unwrap().as_deref(), Some("a"));
     file.write_all(b"\xac!").unwrap();

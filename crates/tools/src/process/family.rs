@@ -9,6 +9,14 @@ use rustix::process::{
     pidfd_send_signal,
 };
 
+/// The variable by which a process that has left its group is still known as a command's.
+pub(super) const TAG: &str = "BOWLINE_COMMAND";
+
+/// Returns the content of [`TAG`] for a command of a helper.
+pub(super) fn tag(helper: u32, command: impl std::fmt::Display) -> String {
+    format!("{helper}-{command}")
+}
+
 /// One process as `/proc/<pid>/stat` shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Process {
@@ -34,6 +42,11 @@ impl Process {
         let group = fields.next()?.parse().ok()?;
         let started = fields.nth(16)?.parse().ok()?;
         Some(Self { pid, parent, group, started })
+    }
+
+    /// Tells whether both are the same process, whatever it has done meanwhile.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        (self.pid, self.started) == (other.pid, other.started)
     }
 
     /// Sends a signal unless the number has come to mean another process.
@@ -114,6 +127,21 @@ pub(super) fn signal_all(processes: &[Process], signal: Signal) -> bool {
         is_reached |= process.signal(signal).is_ok();
     }
     is_reached
+}
+
+/// Kills what the commands of a lost helper have left, wherever it went.
+pub(super) fn kill_tagged(helper: u32) {
+    let prefix = tag(helper, "");
+    let is_left =
+        |process: &Process| process.variable(TAG).is_some_and(|tag| tag.starts_with(&prefix));
+    // What it starts meanwhile is found in the next round; who wins that race forever is no accident.
+    for _ in 0..100 {
+        let mut left = snapshot();
+        left.retain(is_left);
+        if left.is_empty() || !signal_all(&left, Signal::KILL) {
+            return;
+        }
+    }
 }
 
 #[cfg(test)]

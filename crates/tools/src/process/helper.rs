@@ -17,12 +17,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, wait};
 
 use super::child::{dies_with_parent, wake_on};
-use super::family::{self, Process};
+use super::family::{self, Process, TAG, tag};
 use super::output::{now_ms, open_output, write_status};
 use super::protocol::{Answer, Cause, CommandId, Request, Start, Status};
-
-/// The variable by which a process that has left its group is still known as a command's.
-const TAG: &str = "BOWLINE_COMMAND";
 
 /// How often output files are measured.
 const MEASURE: Duration = Duration::from_millis(250);
@@ -78,6 +75,8 @@ struct Running {
     is_over: bool,
     cause: Option<Cause>,
     ending: Option<Ending>,
+    /// Orphans that hide where they come from but can only be this command's.
+    strays: Vec<Process>,
 }
 
 /// What is still to be written to a command's standard input.
@@ -91,7 +90,17 @@ struct Input {
 struct Ending {
     kill_at: Instant,
     killed_at: Option<Instant>,
+    /// How often it has been killed; what cannot be killed is tried less and less often.
+    rounds: u32,
     is_asked: bool,
+}
+
+impl Ending {
+    /// Returns when there is something to do.
+    fn due(&self) -> Instant {
+        let pause = ROUND * 2_u32.pow(self.rounds.min(8));
+        self.killed_at.map_or(self.kill_at, |killed_at| killed_at + pause)
+    }
 }
 
 /// What the loop woke up for.
@@ -146,9 +155,8 @@ impl Helper {
 
     fn timeout(&self) -> Option<Duration> {
         let now = Instant::now();
-        let ends = self.commands.iter().filter_map(|command| command.ending.as_ref()).map(|end| {
-            if end.killed_at.is_some() { ROUND } else { end.kill_at.saturating_duration_since(now) }
-        });
+        let endings = self.commands.iter().filter_map(|command| command.ending.as_ref());
+        let ends = endings.map(|ending| ending.due().saturating_duration_since(now));
         let measure = (!self.commands.is_empty()).then_some(MEASURE);
         ends.chain(measure).min()
     }
@@ -205,6 +213,7 @@ impl Helper {
         let is_command = |pid: &i32| self.commands.iter().any(|command| command.pid == *pid);
         let is_all_known = family::own_children().iter().all(is_command);
         let all = if is_all_known { Vec::new() } else { family::snapshot() };
+        self.adopt(&all);
         let is_left =
             |command: &Running| !command.is_over || !self.members(command, &all).is_empty();
         let kept: Vec<bool> = self.commands.iter().map(is_left).collect();
@@ -258,13 +267,10 @@ impl Helper {
             Request::Start(start) => {
                 let id = start.id;
                 match Running::start(*start) {
-                    Ok(command) => {
-                        let pid = command.pid;
-                        self.commands.push(command);
-                        self.answer(&Answer::Started { id, pid })
-                    }
-                    Err(error) => self.answer(&Answer::Refused { id, error }),
+                    Ok(command) => self.commands.push(command),
+                    Err(error) => self.answer(&Answer::Refused { id, error })?,
                 }
+                Ok(())
             }
             Request::Write { id, text, close } => {
                 let mut commands = self.commands.iter_mut();
@@ -295,6 +301,7 @@ impl Helper {
     /// Asks commands to end, and their descendants with them.
     fn end(&mut self, which: impl Fn(&Running) -> bool, grace: Duration, cause: Cause) {
         let all = family::snapshot();
+        self.adopt(&all);
         let now = Instant::now();
         let chosen: Vec<usize> = (0..self.commands.len())
             .filter(|at| self.commands.get(*at).is_some_and(&which))
@@ -308,7 +315,8 @@ impl Helper {
             let is_asked = cause == Cause::Asked
                 || command.ending.as_ref().is_some_and(|ending| ending.is_asked);
             let killed_at = grace.is_zero().then_some(now);
-            command.ending = Some(Ending { kill_at: now + grace, killed_at, is_asked });
+            let kill_at = now + grace;
+            command.ending = Some(Ending { kill_at, killed_at, rounds: 0, is_asked });
             command.cause = command.cause.or(Some(cause));
         }
     }
@@ -316,22 +324,20 @@ impl Helper {
     /// Kills what has not ended in its time.
     fn pursue(&mut self) -> io::Result<()> {
         let now = Instant::now();
-        let is_due = |command: &Running| {
-            command.ending.as_ref().is_some_and(|ending| match ending.killed_at {
-                None => now >= ending.kill_at,
-                Some(killed_at) => now >= killed_at + ROUND,
-            })
-        };
+        let is_due =
+            |command: &Running| command.ending.as_ref().is_some_and(|ending| now >= ending.due());
         if !self.commands.iter().any(is_due) {
             return Ok(());
         }
         let all = family::snapshot();
+        self.adopt(&all);
         for command in self.commands.iter().filter(|command| is_due(command)) {
             family::signal_all(&self.members(command, &all), Signal::KILL);
         }
         for command in self.commands.iter_mut().filter(|command| is_due(command)) {
             if let Some(ending) = &mut command.ending {
                 ending.killed_at = Some(now);
+                ending.rounds += 1;
             }
         }
         self.forget()
@@ -363,25 +369,45 @@ impl Helper {
     /// Finds what runs of a command: its first process, whatever descends from it, and orphans that
     /// it has left, known by their group or by the variable they were born with.
     fn members(&self, command: &Running, all: &[Process]) -> Vec<Process> {
-        let me = getpid().as_raw_pid();
-        let is_alone = self.commands.len() == 1;
-        let is_first =
-            |pid: i32| self.commands.iter().any(|other| !other.is_over && other.pid == pid);
-        let is_root = |process: &&Process| {
-            let pid = process.pid.as_raw_pid();
-            if is_first(pid) {
-                return pid == command.pid;
-            }
-            process.group == command.pid
-                || match process.variable(TAG) {
-                    Some(tag) if tag.starts_with(&tag_prefix()) => tag == command.tag,
-                    // It hides where it comes from, which tells enough if nobody else can be meant.
-                    Some(_) | None => is_alone,
-                }
-        };
-        let roots = all.iter().filter(|process| process.parent == me).filter(is_root);
+        let roots = all.iter().filter(|process| self.owner(process) == Some(command.id));
         let roots: Vec<i32> = roots.map(|process| process.pid.as_raw_pid()).collect();
         if roots.is_empty() { Vec::new() } else { family::descendants(all, roots) }
+    }
+
+    /// Tells which command a child of the helper belongs to.
+    fn owner(&self, process: &Process) -> Option<CommandId> {
+        if process.parent != getpid().as_raw_pid() {
+            return None;
+        }
+        let pid = process.pid.as_raw_pid();
+        let mut commands = self.commands.iter();
+        let is_first = |command: &&Running| !command.is_over && command.pid == pid;
+        let first = self.commands.iter().find(is_first);
+        let known = first.or_else(|| {
+            commands.find(|command| {
+                command.pid == process.group || command.strays.iter().any(|stray| stray.is(process))
+            })
+        });
+        let known = known.or_else(|| {
+            let tag = process.variable(TAG)?;
+            self.commands.iter().find(|command| command.tag == tag)
+        });
+        known.map(|command| command.id)
+    }
+
+    /// Remembers children that hide where they come from, if only one command can have left them.
+    fn adopt(&mut self, all: &[Process]) {
+        let me = getpid().as_raw_pid();
+        let strays: Vec<Process> = match self.commands.as_slice() {
+            [_] => {
+                let children = all.iter().filter(|process| process.parent == me);
+                children.filter(|process| self.owner(process).is_none()).copied().collect()
+            }
+            _ => return,
+        };
+        if let [command] = self.commands.as_mut_slice() {
+            command.strays.extend(strays);
+        }
     }
 
     /// Kills all there is, again and again until nothing is left.
@@ -418,7 +444,7 @@ impl Running {
     fn start(start: Start) -> Result<Self, String> {
         let output = open_output(&start.output)
             .map_err(|error| format!("cannot write {}: {error}", start.output.display()))?;
-        let tag = format!("{}{}", tag_prefix(), start.id);
+        let tag = tag(std::process::id(), start.id);
         let mut command = Command::new(&start.program);
         command
             .args(&start.arguments)
@@ -452,6 +478,7 @@ impl Running {
             is_over: false,
             cause: None,
             ending: None,
+            strays: Vec::new(),
         })
     }
 
@@ -474,8 +501,4 @@ impl Input {
         }
         Ok(())
     }
-}
-
-fn tag_prefix() -> String {
-    format!("{}-", getpid().as_raw_pid())
 }

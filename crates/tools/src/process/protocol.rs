@@ -14,7 +14,7 @@ pub(super) type CommandId = u64;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Request {
-    /// Run a command. Answered by `Started` and later `Exited`, or by `Refused`.
+    /// Run a command. Answered by `Exited` when it is over, or by `Refused`.
     Start(Box<Start>),
     /// Write to the command's standard input.
     Write { id: CommandId, text: String, close: bool },
@@ -49,8 +49,6 @@ pub(super) struct Start {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
-    /// The command runs; its process group has the same number.
-    Started { id: CommandId, pid: i32 },
     /// The command could not be started.
     Refused { id: CommandId, error: String },
     /// The command's first process is over; what it started may live on.

@@ -1,5 +1,10 @@
 //! What the tests of this crate share.
-#![allow(dead_code, reason = "each test program uses its part")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "each test program uses its part, and a test may panic"
+)]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

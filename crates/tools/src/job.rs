@@ -1,0 +1,200 @@
+//! Commands that go on after the call that started them.
+
+mod jobs;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use bowline_agent::tool::{Access, Deadline, Tool, ToolContext, ToolError, ToolOutput};
+
+use crate::bash::{after, end_of};
+use crate::process::Status;
+use jobs::{Kept, Live, State};
+
+pub use jobs::Jobs;
+pub(crate) use jobs::NewJob;
+
+/// The tool `job`.
+#[derive(Debug)]
+pub struct Job {
+    jobs: Arc<Jobs>,
+}
+
+/// Follows commands that bash left running. output shows what is new.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub struct JobInput {
+    action: JobAction,
+    id: Option<String>,
+    /// output: seconds to wait for its end.
+    wait: Option<u64>,
+    /// write: for stdin of a background command.
+    text: Option<String>,
+    /// write: close stdin.
+    close: Option<bool>,
+}
+
+// What to do with a job; a doc comment would only repeat to the model what it sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum JobAction {
+    List,
+    Output,
+    Write,
+    Kill,
+}
+
+impl Job {
+    /// Makes the tool for what `bash` has left running.
+    pub fn new(jobs: Arc<Jobs>) -> Self {
+        Self { jobs }
+    }
+}
+
+impl Tool for Job {
+    const NAME: &'static str = "job";
+    type Input = JobInput;
+
+    fn access(&self, input: &JobInput) -> Access {
+        match (input.action, &input.text) {
+            // What a shell reads it runs.
+            (JobAction::Write, Some(text)) => Access::execute(text.clone()),
+            (JobAction::Write, None)
+            | (JobAction::List | JobAction::Output | JobAction::Kill, _) => Access::none(),
+        }
+    }
+
+    fn deadline(&self) -> Deadline {
+        Deadline::Own
+    }
+
+    async fn run(&self, input: JobInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
+        let known = self.jobs.known(cx);
+        if input.action == JobAction::List {
+            return Ok(list(&known).into());
+        }
+        let wanted = input.id.as_deref();
+        let only = if wanted.is_none() && known.len() == 1 { known.first() } else { None };
+        let named = known.iter().find(|job| Some(job.id()) == wanted);
+        let job = named.or(only).ok_or_else(|| unknown(wanted, &known))?;
+        let job = match job {
+            Known::Live(live) => live,
+            Known::Past(past) => return past_output(past, input.action, cx).await,
+        };
+        match input.action {
+            JobAction::List | JobAction::Output => {
+                let wait = Duration::from_secs(input.wait.unwrap_or(0));
+                let wait = cx.tool_time.map_or(wait, |time| wait.min(time));
+                tokio::select! {
+                    () = job.over() => {}
+                    () = cx.cancel.cancelled() => {}
+                    () = tokio::time::sleep(wait) => {}
+                }
+                output(job, cx).await
+            }
+            JobAction::Write => {
+                let text = input.text.unwrap_or_default();
+                let bytes = text.len();
+                job.write(text, input.close.unwrap_or(false)).await.map_err(ToolError::Failed)?;
+                Ok(format!("wrote {bytes} bytes to {}", job.kept.id).into())
+            }
+            JobAction::Kill => {
+                job.kill().await;
+                output(job, cx).await
+            }
+        }
+    }
+}
+
+/// A job of this agent.
+#[derive(Debug)]
+enum Known {
+    /// It was started by this process.
+    Live(Arc<Live>),
+    /// It was started by an earlier process, with which it ended.
+    Past(Kept),
+}
+
+impl Known {
+    fn kept(&self) -> &Kept {
+        match self {
+            Self::Live(live) => &live.kept,
+            Self::Past(kept) => kept,
+        }
+    }
+
+    fn id(&self) -> &str {
+        &self.kept().id
+    }
+
+    fn state(&self) -> String {
+        match self {
+            Self::Live(live) => live_state(live),
+            Self::Past(kept) => past_state(kept),
+        }
+    }
+}
+
+fn live_state(live: &Live) -> String {
+    match live.state() {
+        State::Running => format!("running for {} s", live.started.elapsed().as_secs()),
+        State::Over(Ok(status)) => over_state(&status),
+        State::Over(Err(error)) => error,
+    }
+}
+
+fn over_state(status: &Status) -> String {
+    end_of(status).unwrap_or_else(|| "exit code 0".to_owned())
+}
+
+/// Says what became of a job whose process is no longer ours.
+fn past_state(kept: &Kept) -> String {
+    match kept.status() {
+        Some(status) => over_state(&status),
+        None => "ended with the bowline process that had started it; nobody knows how".to_owned(),
+    }
+}
+
+fn list(known: &[Known]) -> String {
+    let mut text = String::new();
+    for job in known {
+        let _ = writeln!(text, "{}: {}: {}", job.id(), job.state(), job.kept().command);
+    }
+    if text.is_empty() { "no jobs".to_owned() } else { text }
+}
+
+fn unknown(wanted: Option<&str>, known: &[Known]) -> ToolError {
+    let ids: Vec<&str> = known.iter().map(Known::id).collect();
+    let there = if ids.is_empty() { "no jobs".to_owned() } else { ids.join(", ") };
+    ToolError::Failed(match wanted {
+        Some(id) => format!("there is no job {id:?}; there are: {there}"),
+        None => format!("say which job by its id; there are: {there}"),
+    })
+}
+
+/// Returns what is new in a job's output, and its state.
+async fn output(live: &Live, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
+    let state = live_state(live);
+    let (text, end) = live.kept.files().excerpt(live.shown(), cx.output_bytes).await?;
+    live.set_shown(end);
+    let text = if text.is_empty() { "(no new output)".to_owned() } else { text };
+    Ok(after(text, &format!("[{}: {state}]", live.kept.id)).into())
+}
+
+async fn past_output(
+    kept: &Kept,
+    action: JobAction,
+    cx: &ToolContext,
+) -> Result<ToolOutput, ToolError> {
+    let state = past_state(kept);
+    match action {
+        JobAction::Write => Err(ToolError::Failed(format!("{} is over: {state}", kept.id))),
+        JobAction::List | JobAction::Output | JobAction::Kill => {
+            let (text, _) = kept.files().excerpt(0, cx.output_bytes).await?;
+            Ok(after(text, &format!("[{}: {state}]", kept.id)).into())
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Bowline's end of the line to its helper: one task that owns the socket.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::process::{Child, Command};
+use tokio::sync::{mpsc, oneshot};
+
+use super::link::{Exited, Order};
+use super::protocol::{Answer, CommandId, Request, Status};
+use super::{HELPER_ARGUMENT, ProcessError, family};
+
+/// A line to a helper that runs.
+pub(super) struct Line {
+    helper: Child,
+    answers: Lines<BufReader<OwnedReadHalf>>,
+    write: OwnedWriteHalf,
+    commands: HashMap<CommandId, Exited>,
+    /// Who waits for nothing of a command to be left.
+    ends: Vec<(CommandId, oneshot::Sender<()>)>,
+    owners: HashMap<u64, oneshot::Sender<()>>,
+    ticket: u64,
+}
+
+impl Line {
+    /// Starts a helper process.
+    pub(super) fn open(program: &Path) -> io::Result<Self> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let (read, write) = UnixStream::from_std(ours)?.into_split();
+        let helper = Command::new(program)
+            .arg(HELPER_ARGUMENT)
+            .env_clear()
+            .current_dir("/")
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Self {
+            helper,
+            answers: BufReader::new(read).lines(),
+            write,
+            commands: HashMap::new(),
+            ends: Vec::new(),
+            owners: HashMap::new(),
+            ticket: 0,
+        })
+    }
+
+    /// Passes orders on until there are no more, or no helper.
+    pub(super) async fn run(mut self, mut orders: mpsc::Receiver<Order>) {
+        let pid = self.helper.id();
+        loop {
+            let is_going_on = tokio::select! {
+                answer = self.answers.next_line() => match answer {
+                    Ok(Some(line)) => self.answered(&line),
+                    Ok(None) | Err(_) => false,
+                },
+                order = orders.recv() => match order {
+                    None | Some(Order::Close) => break,
+                    Some(order) => self.order(order).await.is_ok(),
+                },
+            };
+            if !is_going_on {
+                // New commands get a new helper from here on.
+                orders.close();
+                if let Some(pid) = pid {
+                    // The commands died with the helper; what they had started did not.
+                    let _ = tokio::task::spawn_blocking(move || family::kill_tagged(pid)).await;
+                }
+                break;
+            }
+        }
+        // Those who still wait are told by the drop of what they wait for.
+        drop(self.write);
+        let _ = self.helper.wait().await;
+    }
+
+    /// Passes on what the helper says; `false` if it makes no sense.
+    fn answered(&mut self, line: &str) -> bool {
+        match serde_json::from_str(line) {
+            Ok(Answer::Refused { id, error }) => self.exited(id, Err(ProcessError::Refused(error))),
+            Ok(Answer::Exited { id, status }) => self.exited(id, Ok(status)),
+            Ok(Answer::Ended { id }) => {
+                for (_, done) in self.ends.extract_if(.., |(ending, _)| *ending == id) {
+                    let _ = done.send(());
+                }
+            }
+            Ok(Answer::OwnerEnded { ticket }) => {
+                if let Some(done) = self.owners.remove(&ticket) {
+                    let _ = done.send(());
+                }
+            }
+            Err(_) => return false,
+        }
+        true
+    }
+
+    fn exited(&mut self, id: CommandId, status: Result<Status, ProcessError>) {
+        if let Some(exited) = self.commands.remove(&id) {
+            // Whoever has given up on the command does not listen.
+            let _ = exited.send(status);
+        }
+    }
+
+    async fn order(&mut self, order: Order) -> io::Result<()> {
+        let request = match order {
+            Order::Start { start, exited } => {
+                let paths = [&start.program, &start.cwd, &start.output, &start.status];
+                if let Some(path) = paths.into_iter().find(|path| path.to_str().is_none()) {
+                    let problem = format!("the path {} is not UTF-8", path.display());
+                    let _ = exited.send(Err(ProcessError::Refused(problem)));
+                    return Ok(());
+                }
+                self.commands.insert(start.id, exited);
+                Request::Start(start)
+            }
+            Order::Write { id, text, close } => Request::Write { id, text, close },
+            Order::End { id, grace, done } => {
+                self.ends.extend(done.map(|done| (id, done)));
+                Request::End { id, grace_ms: millis(grace) }
+            }
+            Order::EndOwner { owner, grace, done } => {
+                self.ticket += 1;
+                self.owners.insert(self.ticket, done);
+                Request::EndOwner { ticket: self.ticket, owner, grace_ms: millis(grace) }
+            }
+            Order::Close => return Ok(()),
+        };
+        let mut line = serde_json::to_vec(&request)?;
+        line.push(b'\n');
+        self.write.write_all(&line).await
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,107 @@
+//! Finding files and text, within the rules by which projects say what does not matter.
+
+mod glob;
+mod grep;
+mod list;
+
+use std::path::{Path, PathBuf};
+
+use ignore::{DirEntry, WalkBuilder};
+
+use bowline_agent::tool::{ToolContext, ToolError, ToolOutput};
+
+use crate::excerpt::Bounds;
+use crate::files;
+use crate::workspace::Workspace;
+
+pub use glob::{Glob, GlobInput};
+pub use grep::{Grep, GrepInput};
+pub use list::{List, ListInput};
+
+/// Where a search begins.
+#[derive(Debug)]
+struct Place {
+    workspace: Workspace,
+    root: PathBuf,
+    cx: ToolContext,
+}
+
+impl Place {
+    /// Does a search away from the threads that serve others.
+    async fn search(
+        workspace: &Workspace,
+        path: Option<&str>,
+        cx: &ToolContext,
+        work: impl FnOnce(&Self) -> Result<String, ToolError> + Send + 'static,
+    ) -> Result<ToolOutput, ToolError> {
+        let root = workspace.resolve(path.unwrap_or("."));
+        let place = Self { workspace: workspace.clone(), root, cx: cx.clone() };
+        let done = tokio::task::spawn_blocking(move || {
+            if !place.root.exists() {
+                return Err(files::missing(&place.workspace, &place.root));
+            }
+            work(&place)
+        });
+        let text = done.await.unwrap_or_else(|error| Err(ToolError::Fatal(error.into())))?;
+        Ok(text.into())
+    }
+
+    /// Walks over what is not ignored, in the order of names.
+    fn walk(&self, depth: Option<usize>, with_hidden: bool) -> impl Iterator<Item = DirEntry> {
+        let cancel = self.cx.cancel.clone();
+        let mut builder = WalkBuilder::new(&self.root);
+        builder
+            .max_depth(depth)
+            .hidden(!with_hidden)
+            .require_git(false)
+            // The user's own rules would have to be looked up in the environment.
+            .git_global(false)
+            .filter_entry(|entry| entry.file_name() != ".git")
+            .sort_by_file_name(std::ffi::OsStr::cmp);
+        // What cannot be read is passed over, as a shell's tools do after a complaint.
+        builder.build().take_while(move |_| !cancel.is_cancelled()).filter_map(Result::ok)
+    }
+
+    /// Returns a path relative to where the search began or, if that is not the working folder, as
+    /// other tools take it.
+    fn shown(&self, path: &Path) -> String {
+        self.workspace.shown(path).to_string()
+    }
+
+    /// Starts a result that may become no longer than the model's limit.
+    fn listing(&self) -> Listing {
+        // The note at the end needs some room.
+        let room = Bounds::new(self.cx.output_bytes).bytes().saturating_sub(150);
+        Listing { text: String::new(), room, left_out: 0 }
+    }
+}
+
+/// Lines as many as fit.
+#[derive(Debug)]
+struct Listing {
+    text: String,
+    room: usize,
+    left_out: usize,
+}
+
+impl Listing {
+    /// Adds a line unless there is no room.
+    fn push(&mut self, line: &str) {
+        if self.left_out > 0 || self.text.len() + line.len() >= self.room {
+            self.left_out += 1;
+        } else {
+            self.text.push_str(line);
+            self.text.push('\n');
+        }
+    }
+
+    /// Adds a note on how many `things` are missing and what to do about it.
+    fn finish(mut self, things: &str, advice: &str) -> String {
+        if self.left_out > 0 {
+            self.text.push_str(&format!("[{} more {things}; {advice}]", self.left_out));
+        } else {
+            self.text.pop();
+        }
+        self.text
+    }
+}

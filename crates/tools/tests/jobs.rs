@@ -1,0 +1,157 @@
+//! Commands that go on after the call that started them.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
+
+#[path = "support/desk.rs"]
+mod desk;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_agent::tool::{DynTool, ToolError, ToolOutput};
+use bowline_llm::text_of;
+use bowline_tools::process::Processes;
+use bowline_tools::{Bash, Job, Jobs};
+use desk::{Desk, failure, is_alive, pids, until};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+struct JobDesk {
+    desk: Desk,
+    bash: Arc<Bash>,
+    job: Arc<Job>,
+}
+
+impl JobDesk {
+    fn new() -> Self {
+        Self::of(Desk::new())
+    }
+
+    fn of(desk: Desk) -> Self {
+        let jobs = Arc::new(Jobs::default());
+        let bash = Arc::new(Bash::new(desk.workspace.clone(), Arc::clone(&jobs)));
+        Self { desk, bash, job: Arc::new(Job::new(jobs)) }
+    }
+
+    async fn bash(&self, arguments: Value) -> Result<String, ToolError> {
+        self.run(Arc::clone(&self.bash), arguments).await
+    }
+
+    async fn job(&self, arguments: Value) -> Result<String, ToolError> {
+        self.run(Arc::clone(&self.job), arguments).await
+    }
+
+    async fn run(&self, tool: Arc<impl DynTool>, arguments: Value) -> Result<String, ToolError> {
+        let prepared = tool.prepare(&arguments.to_string())?;
+        match (prepared.run)(self.desk.cx.clone()).await? {
+            ToolOutput::Content(parts) => Ok(text_of(&parts)),
+            ToolOutput::Waiting(wake) => panic!("the tool waits for {wake:?}"),
+        }
+    }
+}
+
+/// Replaces what depends on time.
+fn timeless(text: &str) -> String {
+    let words = text.split(' ').map(|word| if word.parse::<u32>().is_ok() { "N" } else { word });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test]
+async fn a_command_that_takes_too_long_goes_on_as_a_job() {
+    let mut desk = JobDesk::new();
+    desk.desk.cx.tool_time = Some(Duration::from_millis(300));
+    let command = "echo one; until [ -e go ]; do sleep 0.01; done; echo two; exit 3";
+    let text = desk.bash(json!({ "command": command })).await.unwrap();
+    let running = "one\n[running for N s as job j1; see how it goes on with job]";
+    assert_eq!(timeless(&text), running);
+    let text = desk.job(json!({ "action": "output", "id": "j1" })).await.unwrap();
+    assert_eq!(timeless(&text), "(no new output)\n[j1: running for N s]");
+    desk.desk.put("go", "");
+    desk.desk.cx.tool_time = None;
+    let text = desk.job(json!({ "action": "output", "wait": 20 })).await.unwrap();
+    assert_eq!(text, "two\n[j1: exit code 3]");
+    let text = desk.job(json!({ "action": "list" })).await.unwrap();
+    assert_eq!(text, format!("j1: exit code 3: {command}\n"));
+}
+
+#[tokio::test]
+async fn a_background_command_can_be_written_to_and_killed() {
+    let desk = JobDesk::new();
+    let command = "echo $$ > pid; sleep 1000 & echo $! > child; while read x; do echo got $x; done";
+    let text = desk.bash(json!({ "command": command, "background": true })).await.unwrap();
+    assert_eq!(timeless(&text), "[running for N s as job j1; see how it goes on with job]");
+    let text = desk.job(json!({ "action": "write", "id": "j1", "text": "a\n" })).await.unwrap();
+    assert_eq!(text, "wrote 2 bytes to j1");
+    let output = desk.desk.root.path().join("session/call.out");
+    until("it answers", || std::fs::read(&output).is_ok_and(|text| text == b"got a\n")).await;
+    let members = pids(&desk.desk.workspace.cwd, ["pid", "child"]).await;
+    let text = desk.job(json!({ "action": "kill", "id": "j1" })).await.unwrap();
+    assert_eq!(text, "got a\n[j1: killed by signal 15]");
+    assert!(members.into_iter().all(|pid| !is_alive(pid)));
+    let over = desk.job(json!({ "action": "write", "id": "j1", "text": "a\n" })).await;
+    assert_eq!(failure(over), "j1 is over");
+}
+
+#[tokio::test]
+async fn closing_the_input_ends_what_reads_it() {
+    let desk = JobDesk::new();
+    desk.bash(json!({ "command": "cat; echo end", "background": true })).await.unwrap();
+    let write = json!({ "action": "write", "text": "last", "close": true });
+    desk.job(write).await.unwrap();
+    let text = desk.job(json!({ "action": "output", "wait": 20 })).await.unwrap();
+    assert_eq!(text, "lastend\n[j1: exit code 0]");
+}
+
+#[tokio::test]
+async fn a_background_command_that_fails_at_once_is_no_job() {
+    let desk = JobDesk::new();
+    let text = desk.bash(json!({ "command": "exit 7", "background": true })).await.unwrap();
+    assert_eq!(text, "[exit code 7]");
+    assert_eq!(desk.job(json!({ "action": "list" })).await.unwrap(), "no jobs");
+    let missing = failure(desk.job(json!({ "action": "kill", "id": "j4" })).await);
+    assert_eq!(missing, "there is no job \"j4\"; there are: no jobs");
+}
+
+#[tokio::test]
+async fn a_timeout_ends_a_job_too() {
+    let mut desk = JobDesk::new();
+    desk.desk.cx.tool_time = Some(Duration::from_millis(100));
+    let text = desk.bash(json!({ "command": "sleep 1000", "timeout": 1 })).await.unwrap();
+    assert!(text.contains("as job j1"), "{text}");
+    desk.desk.cx.tool_time = None;
+    let text = desk.job(json!({ "action": "output", "wait": 20 })).await.unwrap();
+    assert_eq!(text, "(no new output)\n[j1: killed by signal 15]");
+}
+
+#[tokio::test]
+async fn jobs_end_with_those_who_keep_them() {
+    let JobDesk { desk, bash, job } = JobDesk::new();
+    let arguments = json!({ "command": "echo $$ > pid; sleep 1000; true", "background": true });
+    let prepared = Arc::clone(&bash).prepare(&arguments.to_string()).unwrap();
+    (prepared.run)(desk.cx.clone()).await.unwrap();
+    let [pid] = pids(&desk.workspace.cwd, ["pid"]).await;
+    assert!(is_alive(pid));
+    drop((bash, job));
+    until("it is gone", || !is_alive(pid)).await;
+}
+
+#[tokio::test]
+async fn a_later_process_tells_what_became_of_a_job() {
+    let first = JobDesk::new();
+    let command = json!({ "command": "echo said; sleep 1000; true", "background": true });
+    first.bash(command.clone()).await.unwrap();
+    first.desk.workspace.processes.close().await;
+    // A new process has the log, and nothing in memory.
+    let JobDesk { mut desk, .. } = first;
+    desk.workspace.processes = Arc::new(Processes::default());
+    let second = JobDesk::of(desk);
+    let orphaned = "killed when the bowline process that had started it was gone";
+    let text = second.job(json!({ "action": "output", "id": "j1" })).await.unwrap();
+    assert_eq!(text, format!("said\n[j1: {orphaned}]"));
+    let text = second.job(json!({ "action": "list" })).await.unwrap();
+    assert_eq!(text, format!("j1: {orphaned}: echo said; sleep 1000; true\n"));
+    std::fs::remove_file(second.desk.root.path().join("session/call.status")).unwrap();
+    let text = second.job(json!({ "action": "output" })).await.unwrap();
+    assert!(text.ends_with("nobody knows how]"), "{text}");
+    let text = second.bash(command).await.unwrap();
+    assert!(text.contains("as job j2"), "{text}");
+}
