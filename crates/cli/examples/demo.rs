@@ -15,7 +15,7 @@ use bowline::llm::scripted::{Reply, ScriptedModel};
 use bowline::llm::{Message, Request, text_of};
 use bowline::store::{Durability, Files};
 use bowline::tools::process::{Helper, Processes};
-use bowline::tools::{Bash, Edit, Environment, Read, Workspace};
+use bowline::tools::{Editing, Environment, Workspace, toolbox};
 use futures::StreamExt;
 
 const TASK: &str = "`bash test.sh` fails. Find out why, mend it, and show that it passes.";
@@ -83,11 +83,7 @@ fn tools(work: &Path, folder: &Path) -> support::Result<Toolbox> {
         processes: Arc::new(Processes::new(Helper::Own)),
         scratch: folder.join("scratch"),
     };
-    let tools = Toolbox::default()
-        .with(Read::new(workspace.clone()))?
-        .with(Edit::new(workspace.clone()))?
-        .with(Bash::new(workspace))?;
-    Ok(tools)
+    Ok(toolbox(&workspace, Editing::Replace)?)
 }
 
 /// The script. Its answer depends on what the last command really printed.
