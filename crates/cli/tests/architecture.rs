@@ -1,4 +1,5 @@
 //! The arrows of ARCHITECTURE.md: which crate may depend on which.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;

@@ -1,4 +1,5 @@
 //! `docs/events.schema.json` is true: of what the command prints, and of every kind of event.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
 mod support;
 

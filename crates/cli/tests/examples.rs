@@ -1,4 +1,5 @@
 //! Every example of this crate runs to its end; those of the seeds assert what they show.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -46,6 +47,8 @@ examples! {
     sub_agent => "tokens, the colleague's included: 190",
     root_or_sub => "sub:  A sheet bend joins two ropes.",
     steering => "tool: skipped",
+    readme => "42",
+    idle_sessions => "bytes each",
     demo => "now the test passes",
     seed_000 => "all of it holds",
     seed_001 => "all of it holds",
