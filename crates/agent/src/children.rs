@@ -1,17 +1,19 @@
 //! Sub-agents: they exist only inside a tool call, and end with it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use bowline_llm::{CallId, Model};
 
 use crate::agent::Agent;
 use crate::entry::{Created, Parent};
 use crate::error::AgentError;
-use crate::event::{AgentMeta, Phase};
+use crate::event::AgentMeta;
 use crate::fork;
 use crate::handle::SessionHandle;
 use crate::id::AgentId;
@@ -111,6 +113,42 @@ struct Scope {
     meta: Arc<AgentMeta>,
     call: CallId,
     open: Mutex<Option<Open>>,
+    work: Arc<Work>,
+}
+
+/// How long sub-agents of a call have been at work, one of them or more.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    inner: Mutex<WorkInner>,
+}
+
+#[derive(Debug, Default)]
+struct WorkInner {
+    at_work: HashSet<AgentId>,
+    since: Option<Instant>,
+    before: Duration,
+}
+
+impl Work {
+    /// Notes whether a sub-agent is at work now.
+    pub(crate) fn note(&self, agent: AgentId, works: bool) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if works {
+            inner.at_work.insert(agent);
+            inner.since.get_or_insert_with(Instant::now);
+        } else if inner.at_work.remove(&agent)
+            && inner.at_work.is_empty()
+            && let Some(since) = inner.since.take()
+        {
+            inner.before += since.elapsed();
+        }
+    }
+
+    fn time(&self) -> (bool, Duration) {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = inner.since.map(|since| since.elapsed()).unwrap_or_default();
+        (inner.since.is_some(), inner.before + now)
+    }
 }
 
 #[derive(Default)]
@@ -132,7 +170,8 @@ impl Children {
         call: CallId,
     ) -> Self {
         let open = Mutex::new(Some(Open::default()));
-        Self { scope: Some(Arc::new(Scope { session, agent, meta, call, open })) }
+        let work = Arc::default();
+        Self { scope: Some(Arc::new(Scope { session, agent, meta, call, open, work })) }
     }
 
     /// Makes a sub-agent, or finds the one that this call made before under the same key: then
@@ -148,11 +187,12 @@ impl Children {
         if let Some(handle) = scope.find(id)? {
             return Ok(handle);
         }
-        let log = scope.session.log.journal(id).read().await?;
+        let store = scope.session.log().ok_or(AgentError::ScopeClosed)?;
+        let log = store.journal(id).read().await?;
         let copy = match child.from {
             From::Fork if log.is_empty() => {
-                let parent = scope.session.log.journal(scope.meta.id).read().await?;
-                let blobs = scope.session.log.blobs();
+                let parent = store.journal(scope.meta.id).read().await?;
+                let blobs = store.blobs();
                 let (session, agent) = (scope.session.id, scope.meta.id);
                 Some(fork::copy_agent(session, agent, &parent, blobs)?)
             }
@@ -175,7 +215,8 @@ impl Children {
             attended: scope.agent.attended,
             ..child.agent
         };
-        scope.bear(Birth { agent, created, meta, log, copy })
+        let work = Some(Arc::clone(&scope.work));
+        scope.bear(Birth { agent, created, meta, log, store, copy, work })
     }
 
     /// Returns what the parent is made of, to make children like it.
@@ -183,13 +224,29 @@ impl Children {
         self.scope.as_deref().map(|scope| &scope.agent)
     }
 
-    /// Tells whether a sub-agent is at work.
-    pub(crate) fn is_busy(&self) -> bool {
-        let Some(scope) = &self.scope else { return false };
-        let open = scope.lock();
-        open.iter()
-            .flat_map(|open| open.live.values())
-            .any(|(child, _)| child.status() != Phase::Idle)
+    /// Tells whether a sub-agent is at work, and for how long in all there was one that was.
+    pub(crate) fn worked(&self) -> (bool, Duration) {
+        self.scope.as_ref().map(|scope| scope.work.time()).unwrap_or_default()
+    }
+
+    /// Begins to count anew, because the tool of a call that waited runs again: what it makes first
+    /// is what it had made first, and what it asks first is what it had asked first.
+    pub(crate) fn run_again(&self) {
+        let Some(scope) = &self.scope else { return };
+        if let Some(open) = scope.lock().as_mut() {
+            open.ordinal = 0;
+            for (handle, _) in open.live.values() {
+                handle.count_prompts_anew();
+            }
+        }
+    }
+
+    /// Tells all sub-agents that the call is being stopped, without waiting for them.
+    pub(crate) fn stop(&self) {
+        let Some(scope) = &self.scope else { return };
+        for id in scope.lock().iter().flat_map(|open| open.live.keys()) {
+            scope.session.tell(*id, Command::Close { reason: CancelReason::Parent });
+        }
     }
 
     /// Ends the scope: cancels all sub-agents, waits until they are down, and makes no more.

@@ -150,11 +150,16 @@ impl Conversation {
     /// Adds one entry that follows the ones before it. A rewind cannot be added this way, because
     /// it needs the log: it is replayed.
     pub(crate) fn apply(&mut self, entry: &Entry) {
+        let copied = self.totals.copies > 0;
         self.totals.apply(entry);
         self.context.apply(entry);
         if let EntryKind::RunEnded(ended) = &entry.kind {
             let answer = self.context.answer();
             self.totals.finish(ended, self.context.take_run(), answer);
+        }
+        if copied && self.totals.copies == 0 {
+            // A run that was open where the copies come from goes on there.
+            self.context.take_run();
         }
         self.head = Some(entry.id);
         self.seq.0 += 1;
@@ -164,6 +169,8 @@ impl Conversation {
         self.totals.apply(entry);
         self.seq.0 += 1;
         self.head = to;
+        // Sub-agents are found by the ids of their calls, those of other branches too.
+        let calls = self.context.take_calls();
         self.context = Context::default();
         let mut path = Vec::new();
         let mut next = to;
@@ -179,6 +186,10 @@ impl Conversation {
                 self.context.take_run();
             }
         }
+        // What was under way there is not under way any more.
+        self.context.take_run();
+        self.context.skip_open_calls();
+        self.context.add_calls(calls);
     }
 
     /// Returns what a model would be asked with now.

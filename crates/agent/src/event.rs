@@ -305,6 +305,7 @@ impl Serialize for RunEnd {
     }
 }
 
+#[expect(clippy::ref_option, reason = "serde hands over the field as it is")]
 fn outcome_name<S: serde::Serializer>(
     outcome: &Option<Ending>,
     serializer: S,

@@ -15,7 +15,7 @@ use crate::error::AgentError;
 use crate::event::{AgentMeta, Event, Phase};
 use crate::id::{AgentId, EntryId, OpId, RunId, SessionId};
 use crate::ledger::Spent;
-use crate::mailbox::{Command, Reply};
+use crate::mailbox::{Command, Own, Reply};
 use crate::op::{CancelReason, Decision, Input, Op, OpKind};
 use crate::outcome::Outcome;
 use crate::projection::percent;
@@ -90,9 +90,10 @@ impl SessionHandle {
             let ordinal = self.shared.prompts.fetch_add(1, Ordering::Relaxed);
             op.id = OpId::nth_prompt(self.shared.meta.id, ordinal);
         }
+        let own = Own::Prompt(op.id);
         let (reply, seat) = oneshot::channel();
         self.send(Command::Prompt { op, busy, reply });
-        Run::new(self.clone(), seat)
+        Run::new(self.clone(), own, seat)
     }
 
     /// Starts a run: the name by which seed 003 knows [`SessionHandle::prompt`].
@@ -154,6 +155,14 @@ impl SessionHandle {
         let (reply, _) = oneshot::channel();
         let op = self.op(OpKind::Cancel(reason));
         self.send(Command::Post { op, reply });
+    }
+
+    pub(crate) fn count_prompts_anew(&self) {
+        self.shared.prompts.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn cancel_own(&self, own: Own) {
+        self.send(Command::CancelOwn { own });
     }
 
     /// Decides about a call that waits for permission. The first decision counts.

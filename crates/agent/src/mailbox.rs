@@ -10,7 +10,7 @@ use bowline_llm::RawJson;
 use crate::agent::Busy;
 use crate::error::AgentError;
 use crate::event::Event;
-use crate::id::{EntryId, RunId};
+use crate::id::{EntryId, OpId, RunId};
 use crate::journal::Inbox;
 use crate::op::{CancelReason, Input, Op};
 use crate::outcome::Outcome;
@@ -34,8 +34,18 @@ pub(crate) enum Command {
     Custom { name: String, data: RawJson, reply: Reply<EntryId> },
     /// Go back to an earlier entry.
     Rewind { to: Option<EntryId>, reply: Reply<()> },
+    /// Cancel a run, if it is still this one that is open.
+    CancelOwn { own: Own },
     /// End: cancel what runs, then let go of the log.
     Close { reason: CancelReason },
+}
+
+/// A run as the one who asked for it knows it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Own {
+    /// By its prompt, while nobody has said what came of that.
+    Prompt(OpId),
+    Run(RunId),
 }
 
 /// A place from which to watch a run.

@@ -19,6 +19,8 @@ use crate::op::{Op, OpKind};
 pub struct Projection {
     session: SessionId,
     agents: HashMap<AgentId, Agent>,
+    // Known before the agent is: its model is, and its log may be empty yet.
+    windows: HashMap<AgentId, u64>,
 }
 
 /// What must be known of an agent to tell its events.
@@ -27,7 +29,9 @@ struct Agent {
     meta: Arc<AgentMeta>,
     parent: Option<(AgentId, CallId)>,
     run: Option<RunId>,
+    // Model calls of the run that are over, and whether one is being made in this process.
     turn: u32,
+    in_turn: bool,
     has_run: bool,
     outcome: Option<Ending>,
     usage: Usage,
@@ -49,11 +53,15 @@ struct Sheet<'a> {
 impl Projection {
     /// Makes a projection for a reader of the log.
     pub fn new(session: SessionId) -> Self {
-        Self { session, agents: HashMap::new() }
+        Self { session, agents: HashMap::new(), windows: HashMap::new() }
     }
 
     /// Tells the context window of an agent's model, for the share of it in use.
     pub fn set_window(&mut self, agent: AgentId, window: Option<u64>) {
+        match window {
+            Some(window) => self.windows.insert(agent, window),
+            None => self.windows.remove(&agent),
+        };
         if let Some(agent) = self.agents.get_mut(&agent) {
             agent.window = window;
         }
@@ -71,13 +79,14 @@ impl Projection {
 
     /// Returns the number of an agent's latest model call and its open run.
     pub(crate) fn place(&self, agent: AgentId) -> (Option<RunId>, u32) {
-        self.agents.get(&agent).map(|agent| (agent.run, agent.turn)).unwrap_or_default()
+        let place = |agent: &Agent| (agent.run, agent.turn + u32::from(agent.in_turn));
+        self.agents.get(&agent).map(place).unwrap_or_default()
     }
 
     /// Announces a model call, which no entry does before it is over.
     pub(crate) fn begin_turn(&mut self, agent: AgentId) {
         if let Some(agent) = self.agents.get_mut(&agent) {
-            agent.turn += 1;
+            agent.in_turn = true;
         }
     }
 
@@ -97,15 +106,17 @@ impl Projection {
             self.create(entry.agent, created);
             return Vec::new();
         }
+        // Copies tell of what happened elsewhere.
+        if let Some(agent) = self.agents.get_mut(&entry.agent).filter(|agent| agent.copies > 0) {
+            agent.copies -= 1;
+            return Vec::new();
+        }
         let ended = match &entry.kind {
             EntryKind::CallEnded(ended) => self.ended_children(entry.agent, &ended.call),
             _ => Vec::new(),
         };
         let Some(agent) = self.agents.get_mut(&entry.agent) else { return Vec::new() };
-        // Copies tell of what happened elsewhere; they only set the scene.
-        let copied = agent.copies > 0;
-        agent.copies = agent.copies.saturating_sub(1);
-        let before = agent.before(&entry.kind, live);
+        let before = agent.before(&entry.kind);
         let mut sheet = Sheet { session: self.session, agent, entry, pos, events: Vec::new() };
         for (meta, outcome, usage) in ended {
             sheet.push(None, EventBody::AgentEnd { outcome, usage });
@@ -117,7 +128,7 @@ impl Projection {
         sheet.write(before, live);
         let events = sheet.events;
         agent.after(&entry.kind);
-        if copied { Vec::new() } else { events }
+        events
     }
 
     fn create(&mut self, id: AgentId, created: &Created) {
@@ -146,10 +157,11 @@ impl Projection {
                 parent,
                 run: None,
                 turn: 0,
+                in_turn: false,
                 has_run: false,
                 outcome: None,
                 usage: Usage::default(),
-                window: None,
+                window: self.windows.get(&id).copied(),
                 batch: Vec::new(),
                 queued: Vec::new(),
                 copies,
@@ -186,7 +198,7 @@ struct Before {
 }
 
 impl Agent {
-    fn before(&mut self, kind: &EntryKind, live: bool) -> Before {
+    fn before(&mut self, kind: &EntryKind) -> Before {
         let mut before = Before::default();
         match kind {
             EntryKind::RunStarted(started) => {
@@ -194,11 +206,11 @@ impl Agent {
                 self.has_run = true;
                 self.run = Some(started.run);
                 self.turn = 0;
+                self.in_turn = false;
             }
             EntryKind::Assistant(said) => {
-                if !live {
-                    self.turn += 1;
-                }
+                self.turn += 1;
+                self.in_turn = false;
                 if said.broken.is_none() {
                     let calls = said.message.tool_calls();
                     self.batch =

@@ -17,7 +17,7 @@ use crate::error::AgentError;
 use crate::event::{Event, EventBody};
 use crate::handle::SessionHandle;
 use crate::id::{AgentId, RunId};
-use crate::mailbox::Seat;
+use crate::mailbox::{Own, Seat};
 use crate::outcome::Outcome;
 
 /// A run: a lossless stream of its events, and a future of its outcome.
@@ -27,6 +27,7 @@ use crate::outcome::Outcome;
 #[derive(Debug)]
 pub struct Run {
     handle: SessionHandle,
+    own: Own,
     place: Place,
     cancel_on_drop: bool,
 }
@@ -44,13 +45,14 @@ enum Place {
 impl Run {
     pub(crate) fn new(
         handle: SessionHandle,
+        own: Own,
         seat: oneshot::Receiver<Result<Seat, AgentError>>,
     ) -> Self {
-        Self { handle, place: Place::Asked(seat), cancel_on_drop: false }
+        Self { handle, own, place: Place::Asked(seat), cancel_on_drop: false }
     }
 
     pub(crate) fn seated(handle: SessionHandle, seat: Seat) -> Self {
-        Self { handle, place: Place::Seated(seat), cancel_on_drop: false }
+        Self { handle, own: Own::Run(seat.run), place: Place::Seated(seat), cancel_on_drop: false }
     }
 
     /// Returns the agent that runs.
@@ -116,7 +118,10 @@ impl Run {
         if let Place::Asked(seat) = &mut self.place {
             let gone = || Err(self.handle.gone());
             self.place = match ready!(Pin::new(seat).poll(cx)).unwrap_or_else(|_| gone()) {
-                Ok(seat) => Place::Seated(seat),
+                Ok(seat) => {
+                    self.own = Own::Run(seat.run);
+                    Place::Seated(seat)
+                }
                 Err(error) => Place::Refused { error, told: false },
             };
         }
@@ -186,8 +191,8 @@ impl IntoFuture for Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if self.cancel_on_drop {
-            self.handle.cancel();
+        if self.cancel_on_drop && !matches!(self.place, Place::Refused { .. }) {
+            self.handle.cancel_own(self.own);
         }
     }
 }

@@ -1,12 +1,12 @@
 //! A live session: what its agents share.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::{mpsc, watch};
 
 use crate::agent::Agent;
+use crate::children::Work;
 use crate::driver;
 use crate::entry::{Created, Entry};
 use crate::error::AgentError;
@@ -22,7 +22,9 @@ use crate::turn::{self, Turn};
 /// What the agents of a session share.
 pub(crate) struct Session {
     pub(crate) id: SessionId,
-    pub(crate) log: Arc<dyn SessionLog>,
+    // Agents hold it while they live; a handle does not keep the session from being opened again.
+    log: Weak<dyn SessionLog>,
+    inbox: Arc<dyn Inbox>,
     pub(crate) hub: Hub,
     pub(crate) source: Arc<dyn Source>,
     agents: Mutex<HashMap<AgentId, Live>>,
@@ -44,17 +46,22 @@ pub(crate) struct Birth {
     pub(crate) meta: Arc<AgentMeta>,
     /// What is in its log already.
     pub(crate) log: Vec<(Pos, Entry)>,
+    /// The logs of its session.
+    pub(crate) store: Arc<dyn SessionLog>,
     /// The entries with which its log begins if it is empty.
     pub(crate) copy: Option<Copy>,
+    /// Where a sub-agent notes when it is at work.
+    pub(crate) work: Option<Arc<Work>>,
 }
 
 impl Session {
     pub(crate) fn inbox(&self) -> Arc<dyn Inbox> {
-        self.log.inbox()
+        Arc::clone(&self.inbox)
     }
 
-    pub(crate) fn folder(&self) -> Option<PathBuf> {
-        self.log.folder()
+    /// Returns the logs of the session, unless its agents are down.
+    pub(crate) fn log(&self) -> Option<Arc<dyn SessionLog>> {
+        self.log.upgrade()
     }
 
     /// Hands a command to a live agent; returns whether there is one.
@@ -106,8 +113,9 @@ impl Session {
 /// Starts a new session.
 pub(crate) fn start(agent: &Agent) -> SessionHandle {
     let id = SessionId::new(&*agent.source);
-    let session = open(agent, id, agent.store.create(id), &[]);
-    session.spawn(birth(agent, id, Vec::new(), None)).0
+    let store = agent.store.create(id);
+    let session = open(agent, id, &store, &[]);
+    session.spawn(birth(agent, id, Vec::new(), store, None)).0
 }
 
 /// Starts a new session that begins with copied entries.
@@ -116,36 +124,49 @@ pub(crate) async fn start_with(
     id: SessionId,
     copy: Copy,
 ) -> Result<SessionHandle, AgentError> {
-    let session = open(agent, id, agent.store.create(id), &[]);
+    let store = agent.store.create(id);
+    let session = open(agent, id, &store, &[]);
     for hash in &copy.bodies {
         let body = copy.source.get(hash).await?;
-        session.log.blobs().put(&body).await?;
+        store.blobs().put(&body).await?;
     }
-    Ok(session.spawn(birth(agent, id, Vec::new(), Some(copy))).0)
+    Ok(session.spawn(birth(agent, id, Vec::new(), store, Some(copy))).0)
 }
 
 /// Opens a session again.
 pub(crate) async fn resume(agent: &Agent, id: SessionId) -> Result<SessionHandle, AgentError> {
-    let log = agent.store.open(id).await?;
-    let entries = log.read(Pos(0)).await?;
-    let session = open(agent, id, log, &entries);
+    let store = agent.store.open(id).await?;
+    let entries = store.read(Pos(0)).await?;
+    let session = open(agent, id, &store, &entries);
     let root = id.root();
     let own = entries.into_iter().filter(|(_, entry)| entry.agent == root).collect();
-    Ok(session.spawn(birth(agent, id, own, None)).0)
+    Ok(session.spawn(birth(agent, id, own, store, None)).0)
 }
 
 fn open(
     agent: &Agent,
     id: SessionId,
-    log: Arc<dyn SessionLog>,
+    store: &Arc<dyn SessionLog>,
     entries: &[(Pos, Entry)],
 ) -> Arc<Session> {
-    let hub = Hub::new(id, entries, log.tip().0);
-    let source = Arc::clone(&agent.source);
-    Arc::new(Session { id, log, hub, source, agents: Mutex::default(), names: Mutex::default() })
+    Arc::new(Session {
+        id,
+        log: Arc::downgrade(store),
+        inbox: store.inbox(),
+        hub: Hub::new(id, entries, store.tip().0),
+        source: Arc::clone(&agent.source),
+        agents: Mutex::default(),
+        names: Mutex::default(),
+    })
 }
 
-fn birth(agent: &Agent, id: SessionId, log: Vec<(Pos, Entry)>, copy: Option<Copy>) -> Birth {
+fn birth(
+    agent: &Agent,
+    id: SessionId,
+    log: Vec<(Pos, Entry)>,
+    store: Arc<dyn SessionLog>,
+    copy: Option<Copy>,
+) -> Birth {
     let created = turn::created(&log).unwrap_or_else(|| Created {
         session: id,
         name: agent.name.clone(),
@@ -165,5 +186,5 @@ fn birth(agent: &Agent, id: SessionId, log: Vec<(Pos, Entry)>, copy: Option<Copy
         label: None,
         ancestors: Arc::new([]),
     };
-    Birth { agent: agent.clone(), created, meta: Arc::new(meta), log, copy }
+    Birth { agent: agent.clone(), created, meta: Arc::new(meta), log, store, copy, work: None }
 }

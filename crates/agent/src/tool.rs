@@ -244,6 +244,11 @@ fn empty_schema() -> RawJson {
 /// [`ToolError::Failed`] with what does not fit, for the model.
 pub fn parse_arguments<T: DeserializeOwned>(arguments: &str) -> Result<T, ToolError> {
     let text = if arguments.trim().is_empty() { "{}" } else { arguments };
+    // A struct could be read from an array too, field by field, but no schema says so.
+    if text.trim_start().starts_with('[') {
+        let why = "the arguments do not fit: expected one JSON object, found an array";
+        return Err(ToolError::failed(why));
+    }
     serde_json::from_str(text).map_err(|error| {
         ToolError::Failed(match error.classify() {
             serde_json::error::Category::Data => format!("the arguments do not fit: {error}"),

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use bowline_llm::CallId;
 
 use crate::agent::Agent;
-use crate::children::Children;
+use crate::children::{Children, Work};
 use crate::conversation::{CallState, Conversation, hash_text, hash_tools};
 use crate::entry::{
     Created, Entry, EntryKind, LimitHit, Recorded, RunStarted, SystemChanged, Tools, ToolsChanged,
@@ -32,8 +32,8 @@ use crate::event::{AgentMeta, EventBody, Phase};
 use crate::fork::Copy;
 use crate::handle::State;
 use crate::hub::Live;
-use crate::id::{EntryId, RunId};
-use crate::journal::{Journal, JournalError, Pos};
+use crate::id::{AgentId, EntryId, RunId};
+use crate::journal::{Journal, JournalError, Pos, SessionLog};
 use crate::limits::LimitKind;
 use crate::mailbox::{Command, Mailbox, Seat};
 use crate::op::{Input, Op, OpKind};
@@ -47,6 +47,7 @@ pub(crate) struct Turn {
     agent: Agent,
     meta: Arc<AgentMeta>,
     journal: Arc<dyn Journal>,
+    log: Arc<dyn SessionLog>,
     conversation: Conversation,
     pub(crate) mailbox: Mailbox,
     state: watch::Sender<Arc<State>>,
@@ -62,6 +63,8 @@ pub(crate) struct Turn {
     waiting: HashMap<CallId, Children>,
     // Set when a handle asked to close.
     pub(crate) closing: bool,
+    // Where a sub-agent notes when it is at work.
+    work: Option<Arc<Work>>,
     // A tool declared that the run cannot go on.
     fatal: Option<crate::entry::RunError>,
 }
@@ -99,16 +102,23 @@ impl Turn {
         birth: Birth,
         mailbox: Mailbox,
     ) -> (Self, watch::Receiver<Arc<State>>) {
-        let Birth { agent, created, meta, log, copy } = birth;
+        let Birth { agent, created, meta, log, store, copy, work } = birth;
         let conversation = Conversation::replay(log.iter().map(|(_, entry)| entry));
         session.hub.set_window(meta.id, agent.model.info().context_window);
-        let journal = session.log.journal(meta.id);
-        let (state, watched) = watch::channel(Arc::new(look(&conversation, &agent, Phase::Idle)));
+        let journal = store.journal(meta.id);
+        let mut shown = look(&conversation, &agent, Phase::Idle);
+        if let (Some(copy), 0) = (&copy, log.len()) {
+            // None of it is in the log yet, but it can be seen.
+            let copied = foretell(&session, meta.id, &created, copy);
+            shown = State { head: None, ..look(&copied, &agent, Phase::Idle) };
+        }
+        let (state, watched) = watch::channel(Arc::new(shown));
         let turn = Self {
             session,
             agent,
             meta,
             journal,
+            log: store,
             conversation,
             mailbox,
             state,
@@ -119,6 +129,7 @@ impl Turn {
             waiters: Vec::new(),
             waiting: HashMap::new(),
             closing: false,
+            work,
             fatal: None,
         };
         (turn, watched)
@@ -151,6 +162,11 @@ impl Turn {
         let Some(run) = self.conversation.run() else { return NextStep::Rest };
         let ends = run.canceled.is_some() || run.limit.is_some() || self.fatal.is_some();
         if !ends {
+            // What was steered in skips what has not started, calls that wait for permission too.
+            let skips = run.is_steered();
+            if skips && self.conversation.open_calls().iter().any(|call| !call.started) {
+                return NextStep::CallTools(Vec::new());
+            }
             return self.agent.orchestrator.next(&self.conversation);
         }
         if self.conversation.has_open_calls() {
@@ -302,7 +318,7 @@ impl Turn {
         let mut entries: Vec<Entry> = Vec::with_capacity(all.len());
         for kind in all {
             let id = EntryId::new(&*self.session.source);
-            let kind = body::put_aside(kind, &*self.session.log.blobs()).await?;
+            let kind = body::put_aside(kind, &*self.log.blobs()).await?;
             entries.push(Entry {
                 v: VERSION,
                 id,
@@ -344,6 +360,9 @@ impl Turn {
     }
 
     fn publish(&self) {
+        if let Some(work) = &self.work {
+            work.note(self.meta.id, self.phase != Phase::Idle);
+        }
         self.state.send_replace(Arc::new(look(&self.conversation, &self.agent, self.phase)));
     }
 
@@ -362,12 +381,36 @@ impl Turn {
     }
 }
 
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(work) = &self.work {
+            work.note(self.meta.id, false);
+        }
+    }
+}
+
 /// Waits until a time; for ever if there is none.
 async fn until(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,
     }
+}
+
+/// Returns the conversation of a fork as it will be with its first commit.
+fn foretell(session: &Session, agent: AgentId, created: &Created, copy: &Copy) -> Conversation {
+    let created = EntryKind::Created(created.clone());
+    let at = session.source.now();
+    let mut parent = None;
+    let entries: Vec<Entry> = std::iter::once(&created)
+        .chain(&copy.kinds)
+        .map(|kind| {
+            let (id, kind) = (EntryId::new(&*session.source), kind.clone());
+            let parent = parent.replace(id);
+            Entry { v: VERSION, id, parent, at, agent, critical: false, active_ms: None, kind }
+        })
+        .collect();
+    Conversation::replay(&entries)
 }
 
 fn look(conversation: &Conversation, agent: &Agent, phase: Phase) -> State {
@@ -408,7 +451,7 @@ impl Command {
                 drop(reply.send(Err(error)));
             }
             Self::Custom { reply, .. } => drop(reply.send(Err(error))),
-            Self::Inbox { .. } | Self::Close { .. } => {}
+            Self::Inbox { .. } | Self::CancelOwn { .. } | Self::Close { .. } => {}
         }
     }
 }

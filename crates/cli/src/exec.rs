@@ -64,6 +64,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
         None => last_answer(&store, handle.session_id(), &mut printer),
     };
     handle.close().await;
+    runtime.close().await;
     if args.ephemeral {
         forget(&runtime, &handle);
     }

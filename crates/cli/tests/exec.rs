@@ -1,5 +1,12 @@
 //! `bowline exec`, as a user and as a program sees it.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::panic,
+    reason = "a failure here is a failure of the test"
+)]
+
 mod support;
 
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -1,5 +1,12 @@
 //! `kill -9` at random moments: nothing is lost, nothing is repeated, nothing is left.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::panic,
+    reason = "a failure here is a failure of the test"
+)]
+
 mod support;
 
 use std::collections::HashMap;

@@ -241,11 +241,12 @@ impl fmt::Display for CallId {
     }
 }
 
-/// JSON text kept byte for byte.
+/// JSON text kept byte for byte, but for line breaks between its tokens, which become spaces: what
+/// is kept must fit on a line of a log.
 ///
 /// It must not be part of an internally or adjacently tagged enum: serde buffers those, and the
 /// bytes are lost. Externally tagged enums and structs are safe.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize)]
 #[serde(transparent)]
 pub struct RawJson(Box<RawValue>);
 
@@ -255,7 +256,7 @@ impl RawJson {
     /// # Errors
     /// If the text is no JSON value.
     pub fn parse(text: impl Into<String>) -> Result<Self, serde_json::Error> {
-        RawValue::from_string(text.into()).map(Self)
+        RawValue::from_string(text.into()).map(Self::from)
     }
 
     /// Writes a value as JSON text.
@@ -282,7 +283,18 @@ impl RawJson {
 
 impl From<Box<RawValue>> for RawJson {
     fn from(raw: Box<RawValue>) -> Self {
-        Self(raw)
+        if !raw.get().contains(['\n', '\r']) {
+            return Self(raw);
+        }
+        // Strings cannot hold raw line breaks, so these stand between tokens.
+        let line = raw.get().replace(['\n', '\r'], " ");
+        Self(RawValue::from_string(line).unwrap_or(raw))
+    }
+}
+
+impl<'de> Deserialize<'de> for RawJson {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(Self::from)
     }
 }
 

@@ -191,10 +191,10 @@ impl LimitsConfig {
     /// Returns the limits of a run without a person.
     pub fn headless(&self) -> Limits {
         let default = Limits { model_turns: 100, run_time_ms: 30 * 60 * 1000, ..Limits::default() };
-        self.over(default)
+        self.over(&default)
     }
 
-    fn over(&self, default: Limits) -> Limits {
+    fn over(&self, default: &Limits) -> Limits {
         let ms = |span: Option<Span>, default| span.map_or(default, Span::as_millis);
         Limits {
             model_turns: self.model_turns.unwrap_or(default.model_turns),

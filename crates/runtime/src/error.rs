@@ -71,6 +71,9 @@ pub enum ConfigError {
         /// How to give one.
         how: String,
     },
+    /// The tools do not go together.
+    #[error(transparent)]
+    Tools(#[from] bowline_agent::tool::ToolboxError),
     /// A limit cannot be kept.
     #[error("{0}")]
     Limit(String),

@@ -10,8 +10,8 @@ use bowline_agent::journal::Store;
 use bowline_agent::limits::Limits;
 use bowline_agent::{Agent, Memory};
 use bowline_store::{Durability, Files};
-use bowline_tools::Workspace;
 use bowline_tools::process::{Helper, Processes};
+use bowline_tools::{Editing, Workspace};
 
 use crate::config::{self, Config, Layer, Mode};
 use crate::environment::{Environment, Folders};
@@ -29,6 +29,8 @@ pub struct Runtime {
     pub folders: Folders,
     /// The configuration.
     pub config: Config,
+    /// What starts commands.
+    processes: Arc<Processes>,
 }
 
 /// What one start of an agent chooses beyond the configuration.
@@ -60,7 +62,8 @@ impl Runtime {
             layers.push(config::set(assignment)?);
         }
         let config = config::load(&layers)?;
-        Ok(Self { environment, folders, config })
+        let processes = Arc::new(Processes::new(Helper::Own));
+        Ok(Self { environment, folders, config, processes })
     }
 
     /// Returns where the user's sessions are kept.
@@ -116,7 +119,7 @@ impl Runtime {
             instructions: prompt::SYSTEM.into(),
             context: prompt::context(cwd, &Zoned::now(), None),
             effort: name.effort,
-            tools: tools(&self.workspace()),
+            tools: bowline_tools::toolbox(&self.workspace(), editing(&name.model))?,
             limits: choice.limits.clone(),
             gate: Arc::new(ModeGate(self.mode(choice.attended))),
             attended: choice.attended,
@@ -127,24 +130,29 @@ impl Runtime {
         })
     }
 
+    /// Ends all commands and what they have left in the background; returns when nothing is left.
+    pub async fn close(&self) {
+        self.processes.close().await;
+    }
+
     fn workspace(&self) -> Workspace {
         let variables =
             self.environment.vars.iter().map(|(name, value)| (name.into(), value.into()));
         Workspace {
             cwd: self.environment.cwd.clone(),
             environment: bowline_tools::Environment::allowed(variables),
-            processes: Arc::new(Processes::new(Helper::Own)),
+            processes: Arc::clone(&self.processes),
             scratch: self.scratch(),
         }
     }
 }
 
-fn tools(w: &Workspace) -> bowline_agent::tool::Toolbox {
-    use bowline_tools::*;
-    bowline_agent::tool::Toolbox::default()
-        .with(Read::new(w.clone()))
-        .and_then(|t| t.with(Write::new(w.clone())))
-        .and_then(|t| t.with(Edit::new(w.clone())))
-        .and_then(|t| t.with(Bash::new(w.clone())))
-        .unwrap_or_default()
+/// Returns how a model changes files best: those that were trained on patches write patches.
+fn editing(model: &str) -> Editing {
+    let family = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
+    if family.starts_with("gpt-") || family.contains("codex") {
+        Editing::Patch
+    } else {
+        Editing::Replace
+    }
 }

@@ -10,10 +10,11 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bowline_agent::Spent;
 use bowline_agent::entry::{Ending, Entry, EntryKind, RunEnded, UserSaid, Via};
 use bowline_agent::id::{RunId, SessionId, SystemSource};
 use bowline_agent::journal::{Pos, Seq, Store as _};
-use bowline_llm::{Usage, UserMessage};
+use bowline_llm::UserMessage;
 use bowline_store::{Durability, Files, conformance};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -111,8 +112,7 @@ fn run_ended(id: SessionId) -> Entry {
     let ended = RunEnded {
         run: RunId::new(&SystemSource),
         outcome: Ending::Done,
-        usage: Usage::default(),
-        cost_usd: None,
+        spent: Spent::default(),
         undelivered: Vec::new(),
         denials: Vec::new(),
     };

@@ -145,6 +145,29 @@ impl Context {
         self.run.take()
     }
 
+    /// Ends the calls that are open at the entry a rewind went back to.
+    pub(super) fn skip_open_calls(&mut self) {
+        let open = self.batch.iter().filter(|call| call.is_open()).map(|call| call.id().clone());
+        for call in open.collect::<Vec<_>>() {
+            let text = "skipped: the conversation went back to before this call ended";
+            self.end_call(&CallEnded {
+                call,
+                status: CallStatus::Skipped,
+                content: Arc::new([Part::Text(text.to_owned())]),
+                ms: None,
+                full: None,
+            });
+        }
+    }
+
+    pub(super) fn take_calls(&mut self) -> HashSet<CallId> {
+        std::mem::take(&mut self.calls)
+    }
+
+    pub(super) fn add_calls(&mut self, calls: HashSet<CallId>) {
+        self.calls.extend(calls);
+    }
+
     pub(super) fn answer(&self) -> Vec<Arc<AssistantMessage>> {
         match self.last {
             Last::Answer | Last::Cut | Last::Broken => self.answer.clone(),
@@ -296,6 +319,9 @@ impl Context {
         self.batch = said.message.tool_calls().map(Call::from).collect();
         self.calls.extend(said.message.tool_calls().map(|call| call.id.clone()));
         let cut = said.stop == StopReason::MaxTokens;
+        if let (false, Some(run)) = (cut, &mut self.run) {
+            run.continued = 0;
+        }
         let may_go_on = self.run.as_ref().is_some_and(|run| run.continued == 0);
         self.last =
             if cut && self.batch.is_empty() && may_go_on { Last::Cut } else { Last::Answer };

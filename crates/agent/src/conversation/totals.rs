@@ -30,7 +30,8 @@ pub struct Totals {
     known: HashSet<OpId>,
     pending: Vec<Op>,
     open: bool,
-    copies: u64,
+    // Entries still to come that were copied from another log.
+    pub(super) copies: u64,
 }
 
 impl Totals {
@@ -76,6 +77,10 @@ impl Totals {
             | EntryKind::Head(_)
             | EntryKind::Custom(_)
             | EntryKind::Unknown { .. } => {}
+        }
+        if copied && self.copies == 0 {
+            // A run that was open where the copies come from goes on there.
+            self.open = false;
         }
     }
 

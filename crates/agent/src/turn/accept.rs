@@ -5,9 +5,9 @@ use crate::entry::{
     Answered, Canceled, Custom, Decided, EntryKind, Head, UserSaid, Via, Wake, Woken,
 };
 use crate::error::AgentError;
-use crate::event::EventBody;
+use crate::event::{EventBody, Phase};
 use crate::id::{EntryId, OpId, RunId};
-use crate::mailbox::{Command, Mail, Seat};
+use crate::mailbox::{Command, Mail, Own, Seat};
 use crate::op::{CancelReason, Op, OpKind};
 
 use super::{Halt, Turn};
@@ -74,6 +74,13 @@ impl Turn {
                 }
                 Ok(())
             }
+            Command::CancelOwn { own } => {
+                let is_own = self.conversation.run().is_some_and(|run| match own {
+                    Own::Prompt(op) => run.prompt == Some(op),
+                    Own::Run(id) => run.id == id,
+                });
+                if is_own { self.cancel(CancelReason::User, None).await } else { Ok(()) }
+            }
             Command::Close { reason } => {
                 self.closing = true;
                 self.cancel(reason, None).await
@@ -139,9 +146,9 @@ impl Turn {
                 let _ = reply.send(result);
                 halt
             }
-            command @ (Command::Inbox { .. } | Command::Custom { .. }) => {
-                self.accept_command(command).await
-            }
+            command @ (Command::Inbox { .. }
+            | Command::Custom { .. }
+            | Command::CancelOwn { .. }) => self.accept_command(command).await,
             Command::Close { .. } => {
                 self.closing = true;
                 Ok(())
@@ -242,6 +249,7 @@ impl Turn {
 
     /// Says that the run could not go on, to everybody who waits for it.
     pub(crate) fn lose(&mut self, halt: &Halt) {
+        self.phase = Phase::Idle;
         self.say(EventBody::RunLost { error: halt.0.to_string() });
         for waiter in self.waiters.drain(..) {
             let _ = waiter.send(Err(halt.0.clone().into()));

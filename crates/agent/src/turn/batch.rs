@@ -25,6 +25,9 @@ use crate::tool::{
 /// How long a tool that was asked to stop may take before it is dropped.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// How often to look again at a call whose sub-agents work when its own time is nearly up.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 /// At most so many calls at once by default.
 const AT_ONCE: usize = 8;
 
@@ -42,7 +45,9 @@ pub(super) struct Batch {
 struct Running {
     access: Access,
     began: Instant,
+    // Without the time in which its sub-agents work from here on.
     time_is_up: Option<Instant>,
+    worked: Duration,
     cancel: CancellationToken,
     children: Children,
     scope: Arc<CallScope>,
@@ -165,8 +170,10 @@ impl Batch {
             Returned { result: result.map_err(|panic| panic_text(&*panic).to_owned()), records }
         });
         self.ids.insert(task.id(), call.clone());
+        let worked = children.worked().1;
+        let stopped = None;
         let running =
-            Running { access, began, time_is_up, cancel, children, scope, task, stopped: None };
+            Running { access, began, time_is_up, worked, cancel, children, scope, task, stopped };
         self.running.insert(call, running);
     }
 
@@ -176,6 +183,8 @@ impl Batch {
             let alarm = self.alarm();
             tokio::select! {
                 biased;
+                // A tool that never stops talking must not keep the clock from being looked at.
+                () = super::until(alarm) => self.overdue(),
                 // What a tool said comes before its end.
                 Some((call, message)) = self.said.recv() => return Happening::Said(call, message),
                 Some(joined) = self.tasks.join_next_with_id() => {
@@ -187,7 +196,6 @@ impl Batch {
                         return Happening::Landed(landed);
                     }
                 }
-                () = super::until(alarm) => self.overdue(),
             }
         }
     }
@@ -246,7 +254,7 @@ impl Batch {
     fn alarm(&self) -> Option<Instant> {
         let times = self.running.values().filter_map(|running| match running.stopped {
             Some(stopped) => Some(stopped.until),
-            None => running.time_is_up,
+            None => running.due().map(|(due, _)| due),
         });
         times.min()
     }
@@ -255,16 +263,12 @@ impl Batch {
     fn overdue(&mut self) {
         let now = Instant::now();
         for running in self.running.values_mut() {
-            match (running.stopped, running.time_is_up) {
+            match (running.stopped, running.due()) {
                 (Some(stopped), _) if stopped.until <= now => {
                     running.task.abort();
                     running.stopped = Some(Stopped { until: now + GRACE, ..stopped });
                 }
-                (None, Some(time)) if time <= now && running.children.is_busy() => {
-                    // Waiting for a sub-agent is not the tool's time.
-                    running.time_is_up = Some(now + Duration::from_secs(1));
-                }
-                (None, Some(time)) if time <= now => running.stop(CallStatus::Timeout),
+                (None, Some((due, false))) if due <= now => running.stop(CallStatus::Timeout),
                 (Some(_) | None, _) => {}
             }
         }
@@ -272,9 +276,20 @@ impl Batch {
 }
 
 impl Running {
+    /// Returns when its time is up, or may be, and whether a sub-agent is at work: that is not the
+    /// tool's time.
+    fn due(&self) -> Option<(Instant, bool)> {
+        let (is_busy, worked) = self.children.worked();
+        let due = self.time_is_up? + worked.saturating_sub(self.worked);
+        // While a sub-agent works, the end is as far away as before, but not so near as to spin.
+        let soonest = Instant::now() + LOOK_AGAIN;
+        Some((if is_busy { due.max(soonest) } else { due }, is_busy))
+    }
+
     fn stop(&mut self, status: CallStatus) {
         if self.stopped.is_none() {
             self.cancel.cancel();
+            self.children.stop();
             self.stopped = Some(Stopped { status, until: Instant::now() + GRACE });
         }
     }

@@ -76,7 +76,7 @@ impl Turn {
             return Ok(());
         }
         let messages = self.conversation.messages().clone();
-        let blobs = self.session.log.blobs();
+        let blobs = self.log.blobs();
         for (index, message) in messages.iter().enumerate() {
             let fetched = match &**message {
                 Message::User(said) if said.content.iter().any(is_stored) => {

@@ -1,9 +1,11 @@
 //! One model call.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
 use bowline_llm::{
@@ -12,6 +14,7 @@ use bowline_llm::{
 };
 
 use crate::conversation::Last;
+use crate::driver::panic_text;
 use crate::entry::{AssistantSaid, Broken, EntryKind, UserSaid, Via};
 use crate::event::{EventBody, Phase};
 use crate::hub::Live;
@@ -52,9 +55,12 @@ impl Turn {
         let began = Instant::now();
         self.enter(Phase::Model);
         self.session.hub.begin_turn(&self.meta, self.session.source.now());
-        let stream = self.agent.model.stream(self.request());
         let mut draft = Draft { attempt: 1, ..Draft::default() };
-        let end = self.listen(stream, &mut draft).await?;
+        // A model that panics has failed: its turn ends like any other.
+        let end = match catch_unwind(AssertUnwindSafe(|| self.agent.model.stream(self.request()))) {
+            Ok(stream) => self.listen(stream, &mut draft).await?,
+            Err(panic) => End::Failed(panicked(&*panic)),
+        };
         let active = began.elapsed();
         let out_of_time = matches!(end, End::OutOfTime);
         let said = self.said(purpose, end, draft.text);
@@ -79,7 +85,9 @@ impl Turn {
         let deadline = self.deadline();
         loop {
             let event = tokio::select! {
-                event = stream.next() => event,
+                event = AssertUnwindSafe(stream.next()).catch_unwind() => {
+                    event.unwrap_or_else(|panic| Some(Err(panicked(&*panic))))
+                }
                 mail = self.mailbox.next() => {
                     self.accept(mail).await?;
                     if self.conversation.run().is_none_or(|run| run.canceled.is_some()) {
@@ -178,6 +186,11 @@ impl Turn {
             }
         }
     }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> ModelError {
+    let message = format!("the model panicked: {}", panic_text(panic));
+    ModelError::new(ErrorKind::Decode, message)
 }
 
 fn retry(attempt: u32, delay: Duration, reason: String) -> Live {

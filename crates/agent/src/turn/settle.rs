@@ -1,5 +1,6 @@
 //! Boundaries: delivering what waits, and ending a run.
 
+use crate::conversation::Last;
 use crate::entry::{Ending, EntryKind, RunEnded, UserSaid, Via};
 use crate::event::Phase;
 use crate::op::{Op, OpKind};
@@ -12,6 +13,11 @@ impl Turn {
         let Some(run) = self.conversation.run() else { return Ok(()) };
         let ends = run.canceled.is_some() || run.limit.is_some() || self.fatal.is_some();
         if ends || run.pending.is_empty() || self.conversation.has_open_calls() {
+            return Ok(());
+        }
+        // A run that has failed is not to be talked on: what waits stays undelivered.
+        let is_over = matches!(self.conversation.last(), Last::Answer | Last::Broken);
+        if is_over && self.conversation.ending() != Ending::Done {
             return Ok(());
         }
         // What was steered comes first, then what was queued, each in its order.
@@ -73,7 +79,7 @@ impl Turn {
         self.phase = Phase::Idle;
         self.commit(kinds).await?;
         if self.meta.parent.is_none() {
-            self.session.log.sync().await?;
+            self.log.sync().await?;
         }
         if let Some(outcome) = &self.conversation.totals().latest {
             for waiter in self.waiters.drain(..) {

@@ -1,13 +1,16 @@
 //! One set of calls: started as their conflicts allow, ended the moment each ends.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use futures::FutureExt;
 use tokio::time::Instant;
 
 use bowline_llm::{CallId, Part, ToolCall};
 
 use crate::children::Children;
 use crate::conversation::{Call, CallState};
+use crate::driver::panic_text;
 use crate::entry::{
     CallEnded, CallStarted, CallStatus, CallWaiting, Custom, Ending, EntryKind, ExternalUsage,
     RunError, RunErrorKind, Wake,
@@ -72,6 +75,7 @@ impl Turn {
             tokio::select! {
                 biased;
                 mail = self.mailbox.next() => self.accept(mail).await?,
+                () = until(deadline), if self.has_time_limit() => self.hit(LimitKind::RunTime).await?,
                 happening = batch.next() => match happening {
                     Happening::Landed(landed) => {
                         let active = since.elapsed();
@@ -80,7 +84,6 @@ impl Turn {
                     }
                     Happening::Said(call, message) => self.heard(call, message).await?,
                 },
-                () = until(deadline), if self.has_time_limit() => self.hit(LimitKind::RunTime).await?,
             }
             if self.must_stop() {
                 batch.stop(CallStatus::Canceled);
@@ -248,12 +251,11 @@ impl Turn {
             let names = known.specs().iter().map(|spec| spec.name.as_str());
             return Err((CallStatus::Error, result::unknown_tool(name, names)));
         };
-        let prepared =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tool.prepare(arguments)));
+        let prepared = catch_unwind(AssertUnwindSafe(|| tool.prepare(arguments)));
         match prepared {
             Ok(prepared) => prepared.map_err(|error| (CallStatus::Error, error.to_string())),
             Err(panic) => {
-                let text = crate::driver::panic_text(&*panic);
+                let text = panic_text(&*panic);
                 Err((CallStatus::Error, format!("the tool panicked: {text}")))
             }
         }
@@ -288,7 +290,12 @@ impl Turn {
         for _ in 0..=REWRITES {
             let access = prepared.access.clone();
             let review = Review { call: &asked, access: &access, agent: &self.meta, decision };
-            match self.agent.gate.review(&review).await {
+            // A gate that cannot say does not let anything pass.
+            let verdict = AssertUnwindSafe(self.agent.gate.review(&review)).catch_unwind().await;
+            let verdict = verdict.unwrap_or_else(|panic| Verdict::Deny {
+                reason: format!("the gate panicked: {}", panic_text(&*panic)),
+            });
+            match verdict {
                 Verdict::Allow { rule } => {
                     let is_rewritten = asked.arguments != call.call.arguments;
                     let arguments = is_rewritten.then(|| asked.arguments.clone());
@@ -325,6 +332,7 @@ impl Turn {
             let (session, meta) = (Arc::clone(&self.session), Arc::clone(&self.meta));
             Children::new(session, self.agent.clone(), meta, call.clone())
         });
+        children.run_again();
         let limits = self.conversation.run().map(|run| run.limits.clone()).unwrap_or_default();
         let cx = ToolContext {
             session: self.session.id,
@@ -333,7 +341,7 @@ impl Turn {
             cancel: self.stop.child_token(),
             tool_time: limits.tool_time(),
             output_bytes: limits.output_bytes,
-            folder: self.session.folder(),
+            folder: self.log.folder(),
             wake,
             children,
             source: Arc::clone(&self.session.source),
@@ -393,7 +401,7 @@ impl Turn {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let (content, whole) = result::cut(content, limit);
         let full = match whole {
-            Some(whole) => Some(super::body::keep(&whole, &*self.session.log.blobs()).await?),
+            Some(whole) => Some(super::body::keep(&whole, &*self.log.blobs()).await?),
             None => None,
         };
         Ok(CallEnded { call, status, content: content.into(), ms, full })

@@ -11,6 +11,7 @@ use bowline_llm::{CallId, Part};
 use crate::entry::{CallEnded, CallStatus, Ending, EntryKind, Wake, Woken};
 use crate::event::Phase;
 use crate::limits::LimitKind;
+use crate::orchestrator::NextStep;
 
 use super::{Halt, Turn, until};
 
@@ -30,23 +31,24 @@ impl Turn {
         let counts = wakes.iter().all(|(_, wake)| !asks(wake));
         let deadline = if counts { self.deadline() } else { None };
         let began = Instant::now();
-        let happened = self.happens(wakes);
-        let woken = tokio::select! {
-            call = happened => Some(call),
-            mail = self.mailbox.next() => {
-                self.accept(mail).await?;
-                None
+        let mut happened = self.happens(wakes.clone());
+        let same = NextStep::Wait(wakes);
+        let call = loop {
+            tokio::select! {
+                call = &mut happened => break call,
+                mail = self.mailbox.next() => {
+                    self.accept(mail).await?;
+                    // Mail that changes nothing about the wait does not set its clock back.
+                    if self.next_step() != same {
+                        return Ok(());
+                    }
+                }
+                () = until(deadline) => return self.hit(LimitKind::RunTime).await,
             }
-            () = until(deadline) => return self.hit(LimitKind::RunTime).await,
         };
-        match woken {
-            Some(call) => {
-                let active = counts.then(|| began.elapsed());
-                let woken = EntryKind::Woken(Woken { call, op: None });
-                self.commit_after(vec![woken], active).await
-            }
-            None => Ok(()),
-        }
+        let active = counts.then(|| began.elapsed());
+        let woken = EntryKind::Woken(Woken { call, op: None });
+        self.commit_after(vec![woken], active).await
     }
 
     /// Returns the first call whose wake happens by itself.

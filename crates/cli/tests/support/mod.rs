@@ -1,5 +1,10 @@
 //! What the tests of the command share: a provider that answers by script, and a place to work.
-#![allow(dead_code, reason = "every test file is a program of its own and uses a part of this")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "every test file is a program of its own and uses a part of this"
+)]
+#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -106,7 +111,7 @@ fn serve(stream: TcpStream, script: &Script, seen: &Mutex<Vec<Value>>) -> std::i
                 body.len()
             )?,
             Reply::Cut(text) => {
-                let chunk = chunk(&json!({ "content": text }), Value::Null);
+                let chunk = chunk(&json!({ "content": text }), &Value::Null);
                 write!(out, "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{chunk}")?;
                 return Ok(());
             }
@@ -129,8 +134,8 @@ fn serve(stream: TcpStream, script: &Script, seen: &Mutex<Vec<Value>>) -> std::i
 }
 
 fn stream_of(out: &mut TcpStream, deltas: &[Value], finish: &str) -> std::io::Result<()> {
-    let mut body: String = deltas.iter().map(|delta| chunk(delta, Value::Null)).collect();
-    body.push_str(&chunk(&json!({}), json!(finish)));
+    let mut body: String = deltas.iter().map(|delta| chunk(delta, &Value::Null)).collect();
+    body.push_str(&chunk(&json!({}), &json!(finish)));
     let usage =
         json!({ "choices": [], "usage": { "prompt_tokens": 100, "completion_tokens": 10 } });
     body.push_str(&format!("data: {usage}\n\ndata: [DONE]\n\n"));
@@ -141,7 +146,7 @@ fn stream_of(out: &mut TcpStream, deltas: &[Value], finish: &str) -> std::io::Re
     )
 }
 
-fn chunk(delta: &Value, finish: Value) -> String {
+fn chunk(delta: &Value, finish: &Value) -> String {
     let chunk =
         json!({ "id": "x", "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }] });
     format!("data: {chunk}\n\n")

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use bowline_agent::Spent;
 use bowline_agent::entry::{
     AssistantSaid, Created, Ending, Entry, EntryKind, Recorded, RunEnded, RunStarted, Tools,
     UserSaid, Via,
@@ -77,8 +78,7 @@ fn ended(agent: AgentId, run: RunId, outcome: Ending) -> Entry {
     let ended = RunEnded {
         run,
         outcome,
-        usage: Usage::default(),
-        cost_usd: None,
+        spent: Spent::default(),
         undelivered: Vec::new(),
         denials: Vec::new(),
     };

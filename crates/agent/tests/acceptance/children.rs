@@ -1,0 +1,586 @@
+//! Sub-agents: made inside a tool call, and gone with it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bowline_agent::children::{AgentCreator, Child, Children, From};
+use bowline_agent::entry::Ending;
+use bowline_agent::event::{EventBody, Phase};
+use bowline_agent::op::CancelReason;
+use bowline_agent::tool::{FunctionTool, ToolContext, ToolError, ToolOutput, Toolbox};
+use bowline_agent::{Agent, AgentError, SessionHandle};
+use bowline_llm::ScriptedModel;
+use bowline_llm::scripted::{Gate, Reply};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use pretty_assertions::assert_eq;
+
+use crate::support::{
+    Checked, Latch, Stage, Text, Told, conversation, echo, hear, hear_with, held, like, lines,
+    log_of, project, stage, tool, usage,
+};
+
+type Boxed = BoxFuture<'static, Result<ToolOutput, ToolError>>;
+
+fn child(agent: &Agent) -> Child {
+    Child { agent: agent.clone(), key: None, label: None, from: From::Fresh }
+}
+
+/// Makes a tool that makes one sub-agent of `agent`, asks it its text, and gives back the answer.
+fn asks(
+    name: &str,
+    agent: Agent,
+) -> FunctionTool<Text, impl Fn(Text, ToolContext) -> Boxed + Send + Sync + 'static> {
+    tool(name, move |input: Text, cx: ToolContext| {
+        let child = child(&agent);
+        Box::pin(async move {
+            let child = cx.children.create(child).await.unwrap();
+            Ok(child.prompt(input.text).await.unwrap().text().into())
+        }) as Boxed
+    })
+}
+
+/// A root whose first reply calls `ask`, which asks a sub-agent with this script.
+fn family(script: impl IntoIterator<Item = Reply>) -> (Stage, ScriptedModel) {
+    let call = Reply::call("ask", r#"{"text":"say"}"#).with_usage(usage(1, 1));
+    let stage = stage([call, Reply::text("done").with_usage(usage(2, 2))]);
+    let (model, agent) = like(&stage.agent, "child", script);
+    (stage.with(asks("ask", agent)), model)
+}
+
+/// Lines without the messages.
+fn brief(told: &Told) -> Vec<String> {
+    lines(&told.events, |body| {
+        !matches!(
+            body,
+            EventBody::MessageAdded { .. }
+                | EventBody::Status { .. }
+                | EventBody::TextDelta { .. }
+                | EventBody::ToolCallDelta { .. }
+        )
+    })
+}
+
+// F036, F038, F039
+#[tokio::test]
+async fn a_sub_agents_events_stand_between_start_and_end_of_its_call() {
+    let (stage, _) = family([Reply::text("hi").with_usage(usage(10, 20))]);
+    let handle = stage.start();
+    let told = hear(handle.prompt("go")).await;
+    assert_eq!(
+        brief(&told),
+        [
+            "run_start",
+            "turn_start",
+            "tool_call(call_1, ask)",
+            "turn_end(tool_use)",
+            "tool_start(call_1)",
+            "child-1: agent_start(call_1)",
+            "child-1: run_start",
+            "child-1: turn_start",
+            "child-1: text(\"hi\", final)",
+            "child-1: turn_end(end_turn)",
+            "child-1: run_end(done)",
+            "child-1: agent_end(done)",
+            "tool_end(call_1, ok)",
+            "turn_start",
+            "text(\"done\", final)",
+            "turn_end(end_turn)",
+            "run_end(done)",
+        ]
+    );
+    let of_child: Vec<_> = told.events.iter().filter(|event| event.agent.depth == 1).collect();
+    for event in &of_child {
+        assert_eq!(event.agent.parent, Some(handle.agent_id()));
+        assert_eq!(event.agent.config, "child");
+        assert_eq!(event.session, handle.session_id());
+        assert_ne!(event.agent.id, handle.agent_id());
+    }
+    let EventBody::AgentEnd { outcome, usage: spent } = &of_child.last().unwrap().body else {
+        panic!("agent_end is its last event")
+    };
+    assert_eq!((outcome, *spent), (&Some(Ending::Done), usage(10, 20)));
+    assert_eq!(told.usage(), usage(13, 23));
+    assert_eq!(handle.token_usage(), usage(13, 23));
+    // F033: what a sub-agent is asked with is no part of the root's context.
+    assert_eq!(handle.context_usage().0, 2);
+}
+
+// F036: a second prompt of one sub-agent, F037: what is only made is not announced.
+#[tokio::test]
+async fn a_sub_agent_is_announced_once_with_its_first_run() {
+    let stage = stage([Reply::call("asks", "{}"), Reply::text("done")]);
+    let (model, agent) = like(&stage.agent, "child", [Reply::text("a"), Reply::text("b")]);
+    let stage = stage.with(tool("asks", move |_, cx: ToolContext| {
+        let asked = Child { label: Some("worker".to_owned()), ..child(&agent) };
+        let silent = child(&agent);
+        async move {
+            let silent = cx.children.create(silent).await.unwrap();
+            silent.add_user_turn("just so you know").await.unwrap();
+            let child = cx.children.create(asked).await.unwrap();
+            assert_eq!(child.status(), Phase::Idle);
+            let first = child.prompt("one").await.unwrap().text();
+            let second = child.prompt("two").await.unwrap().text();
+            assert_eq!(conversation(&child).len(), 4);
+            Ok(format!("{first}{second}").into())
+        }
+    }));
+    let told = stage.play().await;
+    assert_eq!(told.result("call_1"), "ab");
+    assert_eq!(model.requests()[1].messages.len(), 3);
+    let announced = lines(&told.events, |body| {
+        matches!(
+            body,
+            EventBody::AgentStart { .. } | EventBody::AgentEnd { .. } | EventBody::RunEnd(_)
+        )
+    });
+    assert_eq!(
+        announced,
+        [
+            "child-2: agent_start(call_1)",
+            "child-2: run_end(done)",
+            "child-2: run_end(done)",
+            "child-2: agent_end(done)",
+            "run_end(done)",
+        ]
+    );
+    let labels: Vec<_> = told
+        .events
+        .iter()
+        .filter(|event| event.agent.depth == 1 && event.run.is_some())
+        .map(|event| &event.agent.label)
+        .collect();
+    assert!(labels.iter().all(|label| label.as_deref() == Some("worker")), "{labels:?}");
+}
+
+// F034, F038, F039: three generations.
+#[tokio::test]
+async fn usage_and_events_of_three_generations_add_up() {
+    let call = || Reply::call("ask", "{}").with_usage(usage(10, 1));
+    let stage = stage([call(), Reply::text("root's").with_usage(usage(10, 1))]);
+    let (_, grandchild) = like(
+        &stage.agent,
+        "grandchild",
+        [Reply::text("grandchild's").with_usage(usage(1000, 100))],
+    );
+    let script =
+        [call().with_usage(usage(100, 10)), Reply::text("child's").with_usage(usage(100, 10))];
+    let (_, mut middle) = like(&stage.agent, "child", script);
+    let depths: Arc<Mutex<Vec<u32>>> = Arc::default();
+    let seen = Arc::clone(&depths);
+    let streamed = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&streamed);
+    middle
+        .tools
+        .add(Arc::new(tool("ask", move |_, cx: ToolContext| {
+            seen.lock().unwrap().push(cx.agent.depth);
+            let child = child(&grandchild);
+            async move {
+                cx.report_usage(usage(10_000, 0), None);
+                let child = cx.children.create(child).await.unwrap();
+                Ok(child.prompt("say").await.unwrap().text().into())
+            }
+        })))
+        .unwrap();
+    let seen = Arc::clone(&depths);
+    let stage = stage.with(tool("ask", move |_, cx: ToolContext| {
+        seen.lock().unwrap().push(cx.agent.depth);
+        let child = child(&middle);
+        let heard = Arc::clone(&heard);
+        async move {
+            let child = cx.children.create(child).await.unwrap();
+            let mut run = child.prompt("say");
+            while let Some(event) = run.next().await {
+                heard.lock().unwrap().push(event);
+            }
+            assert_eq!(child.token_usage(), usage(11_200, 120));
+            Ok("".into())
+        }
+    }));
+    let handle = stage.start();
+    let told = hear_with(handle.prompt("go"), usage(10_000, 0)).await;
+    assert_eq!(told.usage(), usage(11_220, 122));
+    assert_eq!(handle.token_usage(), usage(11_220, 122));
+    assert_eq!(*depths.lock().unwrap(), [0, 1]);
+    // The child's stream holds its own events and its child's, once each, as the root's does.
+    let of_child: Vec<_> = streamed.lock().unwrap().clone();
+    let in_root: Vec<_> =
+        told.events.iter().filter(|event| event.agent.depth > 0).cloned().collect();
+    assert_eq!(of_child[..], in_root[..in_root.len() - 1], "all but its agent_end");
+    let deepest = told.events.iter().map(|event| event.agent.depth).max();
+    assert_eq!(deepest, Some(2));
+}
+
+#[tokio::test]
+async fn several_sub_agents_work_side_by_side() {
+    let latch = Latch::default();
+    let stage = stage([Reply::call("asks", "{}"), Reply::text("done")]);
+    let agents: Vec<Agent> = (0..3)
+        .map(|n| {
+            let script =
+                [Reply::call("held", format!(r#"{{"text":"{n}"}}"#)), Reply::text(n.to_string())];
+            let (_, mut agent) = like(&stage.agent, "worker", script);
+            agent.tools.add(Arc::new(held("held", &latch))).unwrap();
+            agent
+        })
+        .collect();
+    let stage = stage.with(tool("asks", move |_, cx: ToolContext| {
+        let agents = agents.clone();
+        async move {
+            let mut runs = Vec::new();
+            for (n, agent) in agents.iter().enumerate() {
+                let child = Child { key: Some(format!("w{n}")), ..child(agent) };
+                runs.push(cx.children.create(child).await.unwrap().prompt("work"));
+            }
+            let done = futures::future::join_all(
+                runs.into_iter().map(std::future::IntoFuture::into_future),
+            )
+            .await;
+            Ok(done
+                .into_iter()
+                .map(|outcome| outcome.unwrap().text())
+                .collect::<Vec<_>>()
+                .join(",")
+                .into())
+        }
+    }));
+    let run = stage.start().prompt("go");
+    let (told, ()) = tokio::join!(hear(run), async {
+        latch.reached_by(3).await;
+        latch.open();
+    });
+    assert_eq!(told.result("call_1"), "0,1,2");
+    let mut names: Vec<_> =
+        lines(&told.events, |body| matches!(body, EventBody::AgentStart { .. }));
+    names.sort();
+    assert_eq!(names, [1, 2, 3].map(|n| format!("worker-{n}: agent_start(call_1)")));
+}
+
+// Names count per configuration over the whole session.
+#[tokio::test]
+async fn names_count_on_in_later_calls_and_after_resume() {
+    let call = || Reply::call("ask", "{}");
+    let stage = stage([call().and_call("ask", "{}"), Reply::text("a"), call(), Reply::text("b")]);
+    let (model, agent) = like(&stage.agent, "coder", []);
+    for _ in 0..3 {
+        model.push(Reply::text("x"));
+    }
+    let stage = stage.with(asks("ask", agent));
+    let handle = stage.start();
+    let names = |told: &Told| {
+        let mut names = lines(&told.events, |body| matches!(body, EventBody::AgentStart { .. }));
+        names.sort();
+        names
+    };
+    let told = hear(handle.prompt("go")).await;
+    assert_eq!(names(&told), ["coder-1: agent_start(call_1)", "coder-2: agent_start(call_2)"]);
+    let id = handle.session_id();
+    handle.close().await;
+    drop(handle);
+    let handle = stage.agent.resume(id).await.unwrap();
+    let told = hear(handle.prompt("go")).await;
+    assert_eq!(names(&told), ["coder-3: agent_start(call_3)"]);
+}
+
+// F035
+#[tokio::test]
+async fn a_sub_agent_is_made_like_its_parent_but_has_only_the_tools_it_is_given() {
+    let stage = stage([Reply::call("asks", "{}"), Reply::text("unused"), Reply::text("done")]);
+    // The child without a model of its own takes the second reply of the parent's.
+    let stage = stage.with(echo()).with(tool("asks", |_, cx: ToolContext| async move {
+        let parent = cx.children.parent().unwrap().clone();
+        let names: Vec<_> = parent.tools.names().map(str::to_owned).collect();
+        let child =
+            cx.children.new_with_default_model("You are small.", Toolbox::default()).await.unwrap();
+        assert_eq!(child.session_id(), cx.session);
+        assert_eq!(child.meta().parent, Some(cx.agent.id));
+        assert_eq!(child.prompt("say").await.unwrap().text(), "unused");
+        Ok(names.join(",").into())
+    }));
+    let told = stage.play().await;
+    assert_eq!(told.result("call_1"), "echo,asks");
+    let requests = stage.model.requests();
+    assert_eq!(&*requests[1].system, "You are small.");
+    assert_eq!((requests[1].tools.specs().len(), requests[2].tools.specs().len()), (0, 2));
+}
+
+// F022: a model of its own wins; the same function makes roots and sub-agents.
+#[tokio::test]
+async fn one_function_works_as_a_root_and_as_a_sub_agent() {
+    async fn shout(agents: &dyn AgentCreator, model: &ScriptedModel) -> String {
+        let model = Arc::new(Checked(model.clone()));
+        let agent = agents.new(model, "SHOUT", Toolbox::default()).await.unwrap();
+        agent.prompt("hi").await.unwrap().text()
+    }
+    let model = ScriptedModel::new([Reply::text("ROOT"), Reply::text("CHILD")]);
+    let stage = stage([Reply::call("asks", "{}"), Reply::text("done")]);
+    assert_eq!(shout(&stage.agent, &model).await, "ROOT");
+    let of_child = model.clone();
+    let stage = stage.with(tool("asks", move |_, cx: ToolContext| {
+        let model = of_child.clone();
+        async move { Ok(shout(&cx.children, &model).await.into()) }
+    }));
+    assert_eq!(stage.play().await.result("call_1"), "CHILD");
+    let systems: Vec<_> = model.requests().iter().map(|sent| sent.system.clone()).collect();
+    assert_eq!(systems, ["SHOUT".into(), "SHOUT".into()]);
+}
+
+// F040
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_returns_ends_its_sub_agents_first() {
+    let gate = Gate::default();
+    let stage = stage([Reply::call("leaves", "{}"), Reply::text("done")]);
+    let (_, agent) = like(&stage.agent, "child", [Reply::text("late").held_by(&gate)]);
+    let kept: Arc<Mutex<Option<SessionHandle>>> = Arc::default();
+    let slot = Arc::clone(&kept);
+    let stage = stage.with(tool("leaves", move |_, cx: ToolContext| {
+        let (child, gate, slot) = (child(&agent), gate.clone(), Arc::clone(&slot));
+        async move {
+            let child = cx.children.create(child).await.unwrap();
+            drop(child.prompt("work"));
+            gate.reached().await;
+            *slot.lock().unwrap() = Some(child);
+            Ok("left".into())
+        }
+    }));
+    let told = stage.play().await;
+    assert_eq!(
+        brief(&told)[6..12],
+        [
+            "child-1: run_start",
+            "child-1: turn_start",
+            "child-1: turn_end(canceled)",
+            "child-1: run_end(canceled by parent)",
+            "child-1: agent_end(canceled)",
+            "tool_end(call_1, ok)",
+        ]
+    );
+    // F043: its handle is of no use any more.
+    let late = kept.lock().unwrap().take().unwrap();
+    assert_eq!(late.status(), Phase::Idle);
+    let told = hear(late.prompt("more")).await;
+    let why = "the sub-agent's scope is closed: the tool call that made it has ended";
+    assert_eq!(told.lines(), [format!("rejected({why})")]);
+    assert!(matches!(told.outcome, Err(AgentError::ScopeClosed)));
+    assert!(matches!(late.queue("x").await, Err(AgentError::ScopeClosed)));
+}
+
+// F041
+#[tokio::test]
+async fn no_sub_agent_is_made_after_the_call() {
+    let kept: Arc<Mutex<Option<Children>>> = Arc::default();
+    let slot = Arc::clone(&kept);
+    let stage = stage([Reply::call("leaks", "{}"), Reply::text("done")]);
+    let stage = stage.with(tool("leaks", move |_, cx: ToolContext| {
+        *slot.lock().unwrap() = Some(cx.children.clone());
+        async { Ok("".into()) }
+    }));
+    let agent = stage.agent.clone();
+    stage.play().await;
+    let children = kept.lock().unwrap().take().unwrap();
+    assert!(matches!(children.create(child(&agent)).await, Err(AgentError::ScopeClosed)));
+    let new = children.new_with_default_model("x", Toolbox::default()).await;
+    assert!(matches!(new, Err(AgentError::ScopeClosed)));
+}
+
+// F034: outside of any call there is nobody to make one.
+#[tokio::test]
+async fn no_sub_agent_is_made_outside_of_an_agent() {
+    let cx = ToolContext::standalone(Arc::new(bowline_agent::id::SystemSource), None);
+    let made = cx.children.new_with_default_model("x", Toolbox::default()).await;
+    assert!(matches!(made, Err(AgentError::ScopeClosed)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn canceling_a_parent_cancels_and_joins_its_sub_agents_at_once() {
+    let gate = Gate::default();
+    let (stage, _) = family([Reply::text("late").held_by(&gate)]);
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    gate.reached().await;
+    let began = tokio::time::Instant::now();
+    handle.cancel();
+    let told = hear(run).await;
+    assert_eq!(
+        brief(&told)[7..],
+        [
+            "child-1: turn_start",
+            "child-1: turn_end(canceled)",
+            "child-1: run_end(canceled by parent)",
+            "child-1: agent_end(canceled)",
+            "tool_end(call_1, ok)",
+            "run_end(canceled by user)",
+        ]
+    );
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test]
+async fn a_sub_agents_failure_is_its_callers_to_judge() {
+    let panics = tool("panics", |_, _| async { panic!("boom") });
+    let stage = stage([Reply::call("ask", "{}"), Reply::text("done")]);
+    let script = [Reply::call("panics", "{}"), Reply::text("survived")];
+    let (_, mut agent) = like(&stage.agent, "child", script);
+    agent.tools.add(Arc::new(panics)).unwrap();
+    let stage = stage.with(asks("ask", agent));
+    let told = stage.play().await;
+    assert_eq!(told.result("call_1"), "survived");
+    let ends = told.ends();
+    assert_eq!(ends, ["child-1: tool_end(call_1, error)", "tool_end(call_1, ok)"]);
+    assert_eq!(told.text(), "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_panics_takes_its_sub_agents_down() {
+    let gate = Gate::default();
+    let stage = stage([Reply::call("panics", "{}"), Reply::text("done")]);
+    let (_, agent) = like(&stage.agent, "child", [Reply::text("late").held_by(&gate)]);
+    let stage = stage.with(tool("panics", move |_, cx: ToolContext| {
+        let (child, gate) = (child(&agent), gate.clone());
+        async move {
+            let child = cx.children.create(child).await.unwrap();
+            let _run = child.prompt("work");
+            gate.reached().await;
+            panic!("boom")
+        }
+    }));
+    let told = stage.play().await;
+    assert_eq!(
+        brief(&told)[8..13],
+        [
+            "child-1: turn_end(canceled)",
+            "child-1: run_end(canceled by parent)",
+            "warning(\"the tool panicked: boom\")",
+            "child-1: agent_end(canceled)",
+            "tool_end(call_1, error)",
+        ]
+    );
+    assert_eq!(told.text(), "done");
+}
+
+#[tokio::test]
+async fn a_fork_begins_with_its_parents_conversation() {
+    let stage = stage([
+        Reply::text("Hello.").with_usage(usage(5, 5)),
+        Reply::text("Let me think.").and_call("forks", "{}").and_call("echo", "{}"),
+        Reply::text("done"),
+    ])
+    .with(echo());
+    let (model, agent) = like(
+        &stage.agent,
+        "twin",
+        [Reply::text("I am.").with_usage(usage(7, 7)), Reply::text("still")],
+    );
+    let stage = stage.with(tool("forks", move |_, cx: ToolContext| {
+        let child = Child { from: From::Fork, ..child(&agent) };
+        async move {
+            let child = cx.children.create(child).await.unwrap();
+            let first = child.prompt("You are the copy.").await.unwrap();
+            assert_eq!(first.spent.usage, usage(7, 7));
+            let second = child.prompt("Still?").await.unwrap();
+            Ok(format!("{} {}", first.text(), second.text()).into())
+        }
+    }));
+    let handle = stage.start();
+    hear(handle.prompt("hi")).await;
+    let told = hear(handle.prompt("go")).await;
+    assert_eq!(told.result("call_1"), "I am. still");
+    let asked = crate::support::lines_of(model.requests()[0].messages.iter());
+    let skipped = "skipped: this conversation was forked while the call w…";
+    assert_eq!(
+        asked[..4],
+        [
+            "user \"hi\"",
+            "assistant \"Hello.\"",
+            "user \"go\"",
+            "assistant \"Let me think.\" call_1=forks call_2=echo"
+        ]
+    );
+    assert!(
+        asked[4].starts_with("results call_1!=\"skipped: this conversation was forked"),
+        "{skipped} {}",
+        asked[4]
+    );
+    assert_eq!(asked[5], "user \"You are the copy.\"");
+    let announced = lines(&told.events, |body| {
+        matches!(body, EventBody::AgentStart { .. } | EventBody::AgentEnd { .. })
+    });
+    assert_eq!(announced, ["twin-1: agent_start(call_1)", "twin-1: agent_end(done)"]);
+    let spent = told.events.iter().find_map(|event| match &event.body {
+        EventBody::AgentEnd { usage, .. } => Some(*usage),
+        _ => None,
+    });
+    // Copies were paid for where they come from.
+    assert_eq!(spent, Some(usage(7, 7)));
+    assert_eq!(handle.token_usage(), usage(12, 12));
+    let log = log_of(handle.session_id()).await;
+    let late = project(handle.session_id(), &log);
+    assert_eq!(
+        late.iter().filter(|event| matches!(event.body, EventBody::AgentStart { .. })).count(),
+        1
+    );
+}
+
+// A fork that is only told something first has no run of its parent's.
+#[tokio::test]
+async fn a_fork_takes_no_run_over() {
+    let stage = stage([Reply::call("forks", "{}"), Reply::text("done")]);
+    let (model, agent) = like(&stage.agent, "twin", [Reply::text("yes")]);
+    let stage = stage.with(tool("forks", move |_, cx: ToolContext| {
+        let child = Child { from: From::Fork, ..child(&agent) };
+        async move {
+            let child = cx.children.create(child).await.unwrap();
+            child.add_user_turn("Know this.").await.unwrap();
+            assert_eq!(child.state().run, None);
+            assert_eq!(child.state().pending_calls, []);
+            Ok(child.prompt("Well?").await.unwrap().text().into())
+        }
+    }));
+    let told = stage.play().await;
+    assert_eq!(told.result("call_1"), "yes");
+    assert_eq!(model.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn an_operation_for_a_sub_agent_reaches_it_through_the_sessions_inbox() {
+    use bowline_agent::id::{OpId, Source, SystemSource};
+    use bowline_agent::op::{Op, OpKind};
+    let gate = Gate::default();
+    let (stage, model) = family([Reply::text("a").held_by(&gate), Reply::text("b")]);
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    gate.reached().await;
+    let log = log_of(handle.session_id()).await;
+    let child = log.iter().map(|(_, entry)| entry.agent).find(|id| *id != handle.agent_id());
+    let op = Op {
+        id: OpId::new(&SystemSource),
+        to: child,
+        at: SystemSource.now(),
+        kind: OpKind::Queue("psst".into()),
+    };
+    let inbox = stage.agent.store.inbox(handle.session_id());
+    inbox.post(op.clone()).await.unwrap();
+    while !log_of(handle.session_id()).await.iter().any(|(_, entry)| entry.kind.name() == "posted")
+    {
+        tokio::task::yield_now().await;
+    }
+    inbox.post(op).await.unwrap();
+    gate.open();
+    let told = hear(run).await;
+    assert_eq!(told.result("call_1"), "b");
+    assert_eq!(model.requests().len(), 2);
+    assert_eq!(conversation(&handle).len(), 4);
+    assert_eq!(inbox.take().await.unwrap(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_a_session_ends_sub_agents_too() {
+    let gate = Gate::default();
+    let (stage, _) = family([Reply::text("late").held_by(&gate)]);
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    gate.reached().await;
+    let (told, ()) = tokio::join!(hear(run), handle.close());
+    assert_eq!(told.ending(), Ending::Canceled(CancelReason::Shutdown));
+    assert_eq!(told.lines().iter().filter(|line| line.contains("child-1: run_end")).count(), 1);
+}

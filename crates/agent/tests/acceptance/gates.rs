@@ -1,0 +1,446 @@
+//! Permission, questions, and other things that a call can wait for.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bowline_agent::AgentError;
+use bowline_agent::children::{Child, From};
+use bowline_agent::entry::{Ending, Wake};
+use bowline_agent::event::{EventBody, Phase};
+use bowline_agent::gate::{Gate, Review, Verdict};
+use bowline_agent::id::{OpId, Source, SystemSource};
+use bowline_agent::limits::{LimitKind, Limits};
+use bowline_agent::op::{CancelReason, Decision, Op, OpKind};
+use bowline_agent::tool::{ToolContext, ToolError, ToolOutput, Waked};
+use bowline_llm::scripted::Reply;
+use pretty_assertions::assert_eq;
+
+use crate::support::{
+    Latch, Stage, Told, conversation, echo, hear, held, like, lines, stage, tool,
+};
+
+/// A gate made of a function of the call's arguments and what was decided.
+struct Judge<F>(F, Mutex<Vec<String>>);
+
+#[async_trait]
+impl<F: Fn(&str, Option<&Decision>) -> Verdict + Send + Sync> Gate for Judge<F> {
+    async fn review(&self, call: &Review<'_>) -> Verdict {
+        self.1.lock().unwrap().push(call.call.arguments.clone());
+        (self.0)(&call.call.arguments, call.decision)
+    }
+}
+
+fn guarded(
+    replies: impl IntoIterator<Item = Reply>,
+    judge: impl Fn(&str, Option<&Decision>) -> Verdict + Send + Sync + 'static,
+) -> Stage {
+    let gate = Arc::new(Judge(judge, Mutex::default()));
+    stage(replies).with(echo()).change(|agent| agent.gate = gate)
+}
+
+fn allow() -> Verdict {
+    Verdict::Allow { rule: None }
+}
+
+/// Asks a person, and does what they say.
+fn asks(_: &str, decision: Option<&Decision>) -> Verdict {
+    match decision {
+        None => Verdict::Wait { question: "may I?".to_owned() },
+        Some(Decision::Allow) => allow(),
+        Some(Decision::Deny { reason }) => Verdict::Deny { reason: reason.clone() },
+    }
+}
+
+fn call() -> Reply {
+    Reply::call("echo", r#"{"text":"r"}"#)
+}
+
+fn waits(told: &Told) -> Vec<String> {
+    lines(&told.events, |body| {
+        matches!(
+            body,
+            EventBody::PermissionRequest { .. }
+                | EventBody::PermissionDecision { .. }
+                | EventBody::Question { .. }
+                | EventBody::Answer { .. }
+                | EventBody::ToolStart { .. }
+                | EventBody::ToolEnd { .. }
+        )
+    })
+}
+
+async fn until_waiting(handle: &bowline_agent::SessionHandle) {
+    handle.wait_for(|state| state.phase == Phase::Waiting).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_denied_call_does_not_start_and_the_model_is_told() {
+    let denies = |arguments: &str, _: Option<&Decision>| match arguments.contains("bad") {
+        true => Verdict::Deny { reason: "not that".to_owned() },
+        false => Verdict::Allow { rule: Some("rest".to_owned()) },
+    };
+    let reply = Reply::call("echo", r#"{"text":"bad"}"#).and_call("echo", r#"{"text":"good"}"#);
+    let stage = guarded([reply, Reply::text("done")], denies);
+    let told = stage.play().await;
+    assert_eq!(
+        told.call_lines(),
+        [
+            "tool_call(call_1, echo)",
+            "tool_call(call_2, echo)",
+            "tool_end(call_1, denied)",
+            "tool_start(call_2)",
+            "tool_end(call_2, ok)",
+        ]
+    );
+    assert_eq!(stage.asked()[1][2], "results call_1!=\"denied: not that\" call_2=\"good\"");
+    assert_eq!(told.outcome.unwrap().denials, ["call_1".into()]);
+}
+
+#[tokio::test]
+async fn rewritten_arguments_are_read_reviewed_and_recorded() {
+    let rewrites = |arguments: &str, _: Option<&Decision>| match arguments {
+        r#"{"text":"1"}"# => Verdict::Rewrite { arguments: r#"{"text":"2"}"#.to_owned() },
+        r#"{"text":"bad"}"# => Verdict::Rewrite { arguments: "nonsense".to_owned() },
+        _ => allow(),
+    };
+    let reply = Reply::call("echo", r#"{"text":"1"}"#).and_call("echo", r#"{"text":"bad"}"#);
+    let stage = guarded([reply, Reply::text("done")], rewrites);
+    let told = stage.play().await;
+    assert_eq!(
+        told.call_lines()[2..],
+        ["tool_end(call_2, error)", "tool_start(call_1, {\"text\":\"2\"})", "tool_end(call_1, ok)",]
+    );
+    assert_eq!(told.result("call_1"), "2");
+}
+
+#[tokio::test]
+async fn a_gate_that_rewrites_without_end_denies() {
+    let told = guarded([call(), Reply::text("done")], |arguments, _| Verdict::Rewrite {
+        arguments: arguments.to_owned(),
+    });
+    assert_eq!(told.play().await.ends(), ["tool_end(call_1, denied)"]);
+}
+
+#[tokio::test]
+async fn what_was_allowed_runs_and_the_first_decision_counts() {
+    let stage = guarded([call(), Reply::text("done")], asks);
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    until_waiting(&handle).await;
+    let wake = Wake::Decision { question: "may I?".to_owned() };
+    assert_eq!(handle.state().waiting_calls, [("call_1".into(), wake)]);
+    let denies = Decision::Deny { reason: "no".to_owned() };
+    let nobody = handle.decide("call_9".into(), Decision::Allow).await;
+    assert!(matches!(nobody, Err(AgentError::NotWaiting(_))), "{nobody:?}");
+    let wrong = handle.answer("call_1".into(), "yes".to_owned()).await;
+    assert!(matches!(wrong, Err(AgentError::NotWaiting(_))), "{wrong:?}");
+    let first = handle.decide("call_1".into(), Decision::Allow).await;
+    let second = handle.decide("call_1".into(), denies).await;
+    assert!(first.is_ok());
+    assert!(second.is_err(), "{second:?}");
+    let told = hear(run).await;
+    assert_eq!(
+        waits(&told),
+        [
+            "permission_request(call_1, \"may I?\")",
+            "permission_decision(call_1, allow)",
+            "tool_start(call_1)",
+            "tool_end(call_1, ok)",
+        ]
+    );
+    assert_eq!(told.text(), "done");
+}
+
+#[tokio::test]
+async fn what_was_refused_does_not_run() {
+    let stage = guarded([call(), Reply::text("done")], asks);
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    until_waiting(&handle).await;
+    let denies = Decision::Deny { reason: "not today".to_owned() };
+    handle.decide("call_1".into(), denies).await.unwrap();
+    let told = hear(run).await;
+    assert_eq!(
+        waits(&told),
+        [
+            "permission_request(call_1, \"may I?\")",
+            "permission_decision(call_1, deny \"not today\")",
+            "tool_end(call_1, denied)",
+        ]
+    );
+    assert_eq!(conversation(&handle)[2], "results call_1!=\"denied: not today\"");
+}
+
+// Others go on while one waits, and each waits for its own decision.
+#[tokio::test]
+async fn a_call_that_waits_does_not_hold_up_others() {
+    let judge = |arguments: &str, decision: Option<&Decision>| match arguments.contains("ask") {
+        true => asks(arguments, decision),
+        false => allow(),
+    };
+    let ask = r#"{"text":"ask"}"#;
+    let reply = Reply::call("echo", ask).and_call("echo", "{}").and_call("echo", ask);
+    let stage = guarded([reply, Reply::text("done")], judge);
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    until_waiting(&handle).await;
+    assert_eq!(handle.state().pending_calls, ["call_1".into(), "call_3".into()]);
+    handle.decide("call_3".into(), Decision::Allow).await.unwrap();
+    handle.decide("call_1".into(), Decision::Allow).await.unwrap();
+    let told = hear(run).await;
+    assert_eq!(
+        told.ends(),
+        ["tool_end(call_2, ok)", "tool_end(call_3, ok)", "tool_end(call_1, ok)"]
+    );
+}
+
+#[tokio::test]
+async fn a_decision_from_elsewhere_counts() {
+    let stage = guarded([call(), Reply::text("done")], asks);
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    until_waiting(&handle).await;
+    let kind = OpKind::Decide { call: "call_1".into(), decision: Decision::Allow };
+    let op = Op { id: OpId::new(&SystemSource), to: None, at: SystemSource.now(), kind };
+    stage.agent.store.inbox(handle.session_id()).post(op).await.unwrap();
+    assert_eq!(hear(run).await.ends(), ["tool_end(call_1, ok)"]);
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_can_decide_about_ends_the_run() {
+    let reply = Reply::call("echo", "{}").and_call("echo", "{}");
+    let stage = guarded([reply, Reply::text("fine")], asks).change(|agent| agent.attended = false);
+    let handle = stage.start();
+    let told = hear(handle.prompt("go")).await;
+    assert_eq!(told.ending(), Ending::NeedsApproval);
+    assert_eq!(told.ends(), ["tool_end(call_1, denied)", "tool_end(call_2, denied)"]);
+    assert_eq!(told.outcome.as_ref().unwrap().denials, ["call_1".into(), "call_2".into()]);
+    assert_eq!(told.lines().last().unwrap(), "run_end(needs approval)");
+    assert_eq!(hear(handle.prompt("again")).await.text(), "fine");
+    let told = "denied: this needs a person's decision or answer, and";
+    assert!(conversation(&handle)[2].starts_with(&format!("results call_1!=\"{told}")));
+}
+
+#[tokio::test]
+async fn a_waiting_call_can_be_canceled() {
+    let stage = guarded([call(), Reply::text("fine")], asks);
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    until_waiting(&handle).await;
+    handle.cancel();
+    let told = hear(run).await;
+    assert_eq!(told.ends(), ["tool_end(call_1, canceled)"]);
+    assert_eq!(told.ending(), Ending::Canceled(CancelReason::User));
+    assert_eq!(hear(handle.prompt("again")).await.text(), "fine");
+}
+
+// A call that waits for permission has not started: a steer skips it.
+#[tokio::test]
+async fn a_steer_skips_a_call_that_waits_for_permission() {
+    let stage = guarded([call(), Reply::text("fine")], asks);
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    until_waiting(&handle).await;
+    handle.steer("never mind").await.unwrap();
+    let told = hear(run).await;
+    assert_eq!(told.ends(), ["tool_end(call_1, skipped)"]);
+    assert_eq!(conversation(&handle)[3..], ["user \"never mind\"", "assistant \"fine\""]);
+}
+
+#[tokio::test]
+async fn what_is_queued_while_a_call_waits_comes_after_its_result() {
+    let stage = guarded([call(), Reply::text("fine")], asks);
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    until_waiting(&handle).await;
+    handle.queue("also").await.unwrap();
+    handle.decide("call_1".into(), Decision::Allow).await.unwrap();
+    hear(run).await;
+    assert_eq!(
+        conversation(&handle)[2..],
+        ["results call_1=\"r\"", "user \"also\"", "assistant \"fine\""]
+    );
+}
+
+/// A tool that asks a person and says what they answered.
+fn curious() -> impl bowline_agent::tool::DynTool + 'static {
+    tool("curious", |_, cx: ToolContext| async move {
+        Ok(match cx.wake {
+            None => {
+                let question = "red or blue?".to_owned();
+                let options = vec!["red".to_owned(), "blue".to_owned()];
+                ToolOutput::Waiting(Wake::Answer { question, options })
+            }
+            Some(Waked::Answered(text)) => text.into(),
+            Some(other) => return Err(ToolError::failed(format!("{other:?}"))),
+        })
+    })
+}
+
+#[tokio::test]
+async fn a_question_is_answered_and_the_tool_runs_again() {
+    let script = [Reply::call("curious", "{}"), Reply::text("done")];
+    let stage = stage(script).with(curious());
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    until_waiting(&handle).await;
+    let decided = handle.decide("call_1".into(), Decision::Allow).await;
+    assert!(matches!(decided, Err(AgentError::NotWaiting(_))), "{decided:?}");
+    handle.answer("call_1".into(), "green".to_owned()).await.unwrap();
+    let told = hear(run).await;
+    assert_eq!(
+        waits(&told),
+        [
+            "tool_start(call_1)",
+            "question(call_1, \"red or blue?\")",
+            "answer(call_1, \"green\")",
+            "tool_end(call_1, ok)",
+        ]
+    );
+    assert_eq!(conversation(&handle)[2], "results call_1=\"green\"");
+}
+
+#[tokio::test]
+async fn a_question_is_answered_from_elsewhere_and_the_first_answer_counts() {
+    let script = [Reply::call("curious", "{}"), Reply::text("done")];
+    let stage = stage(script).with(curious());
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    until_waiting(&handle).await;
+    let inbox = stage.agent.store.inbox(handle.session_id());
+    for text in ["first", "second"] {
+        let kind = OpKind::Answer { call: "call_1".into(), text: text.to_owned() };
+        let op = Op { id: OpId::new(&SystemSource), to: None, at: SystemSource.now(), kind };
+        inbox.post(op).await.unwrap();
+    }
+    let told = hear(run).await;
+    assert_eq!(told.result("call_1"), "first");
+    assert_eq!(told.text(), "done");
+}
+
+#[tokio::test]
+async fn a_question_that_nobody_can_answer_ends_the_run() {
+    let script = [Reply::call("curious", "{}"), Reply::text("fine")];
+    let stage = stage(script).with(curious()).change(|agent| agent.attended = false);
+    let handle = stage.start();
+    let told = hear(handle.prompt("go")).await;
+    assert_eq!(told.ending(), Ending::NeedsApproval);
+    assert_eq!(told.ends(), ["tool_end(call_1, denied)"]);
+    assert_eq!(hear(handle.prompt("again")).await.text(), "fine");
+}
+
+// A question waits through a restart.
+#[tokio::test]
+async fn a_question_is_answered_after_the_session_was_opened_again() {
+    let script = [Reply::call("curious", "{}"), Reply::text("done")];
+    let stage = stage(script).with(curious());
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    until_waiting(&handle).await;
+    drop(run);
+    assert_eq!(handle.state().waiting_calls.len(), 1);
+    handle.answer("call_1".into(), "late".to_owned()).await.unwrap();
+    let state = handle.wait_for(|state| state.run.is_none()).await.unwrap();
+    assert_eq!(state.latest.as_ref().unwrap().text(), "done");
+}
+
+/// A tool that waits for a time.
+fn patient(wait: Duration) -> impl bowline_agent::tool::DynTool + 'static {
+    tool("patient", move |_, cx: ToolContext| async move {
+        Ok(match cx.wake {
+            None => ToolOutput::Waiting(Wake::At(cx.now() + wait)),
+            Some(waked) => format!("{waked:?}").into(),
+        })
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_wakes_a_call_by_itself() {
+    let script = [Reply::call("patient", "{}"), Reply::text("done")];
+    // Nobody needs to be there, and the time of the tool does not run.
+    let stage = stage(script).with(patient(Duration::from_secs(3600))).change(|agent| {
+        agent.attended = false;
+        agent.limits.tool_time_ms = 1_000;
+    });
+    let began = tokio::time::Instant::now();
+    let told = stage.play().await;
+    assert_eq!(told.result("call_1"), "Happened");
+    assert!(began.elapsed().as_secs().abs_diff(3600) <= 1, "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wake_may_come_early() {
+    let script = [Reply::call("patient", "{}"), Reply::text("done")];
+    let stage = stage(script).with(patient(Duration::from_secs(3600)));
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    until_waiting(&handle).await;
+    let began = tokio::time::Instant::now();
+    handle.wake("call_1".into()).await.unwrap();
+    assert_eq!(hear(run).await.result("call_1"), "Happened");
+    assert!(began.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_a_time_counts_against_the_run_and_for_a_person_does_not() {
+    let limits = Limits { run_time_ms: 60_000, ..Limits::none() };
+    let script = || [Reply::call("patient", "{}").and_call("curious", "{}"), Reply::text("done")];
+    let limited = stage(script())
+        .with(patient(Duration::from_secs(3600)))
+        .change(|agent| agent.limits = limits.clone());
+    let handle = limited.start();
+    let run = handle.prompt("go");
+    until_waiting(&handle).await;
+    // Mail does not set the clock back.
+    let began = tokio::time::Instant::now();
+    for _ in 0..3 {
+        tokio::time::sleep(Duration::from_secs(19)).await;
+        handle.queue("hello").await.unwrap();
+    }
+    let told = hear(run).await;
+    assert_eq!(told.ending(), Ending::Limit(LimitKind::RunTime));
+    assert!(began.elapsed() <= Duration::from_secs(61), "{:?}", began.elapsed());
+
+    let script = [Reply::call("curious", "{}"), Reply::text("done")];
+    let stage = stage(script).with(curious()).change(|agent| agent.limits = limits);
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    until_waiting(&handle).await;
+    tokio::time::sleep(Duration::from_secs(7 * 24 * 3600)).await;
+    handle.answer("call_1".into(), "at last".to_owned()).await.unwrap();
+    assert_eq!(hear(run).await.ending(), Ending::Done);
+}
+
+// A tool may wait for its sub-agent: it finds it again, and what came of it, without asking a
+// model twice.
+#[tokio::test]
+async fn a_tool_that_waits_for_a_sub_agent_finds_it_again() {
+    let latch = Latch::default();
+    let stage = stage([Reply::call("delegates", "{}"), Reply::text("done")]);
+    let script = [Reply::call("held", r#"{"text":"x"}"#), Reply::text("child's")];
+    let (model, mut child) = like(&stage.agent, "child", script);
+    child.tools.add(Arc::new(held("held", &latch))).unwrap();
+    let stage = stage.with(tool("delegates", move |_, cx: ToolContext| {
+        let child = Child { agent: child.clone(), key: None, label: None, from: From::Fresh };
+        async move {
+            let child = cx.children.create(child).await.unwrap();
+            let mut run = child.prompt("do it");
+            run.id().await.unwrap();
+            if cx.wake.is_none() {
+                return Ok(ToolOutput::Waiting(Wake::Agent(child.agent_id())));
+            }
+            Ok(run.await.unwrap().text().into())
+        }
+    }));
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    latch.reached().await;
+    until_waiting(&handle).await;
+    latch.open();
+    let told = hear(run).await;
+    assert_eq!(told.result("call_1"), "child's");
+    assert_eq!(model.requests().len(), 2);
+    let starts = lines(&told.events, |body| matches!(body, EventBody::AgentStart { .. }));
+    assert_eq!(starts, ["child-1: agent_start(call_1)"]);
+}

@@ -1,0 +1,21 @@
+//! The acceptance tests of the agent loop, through its public doors only.
+//!
+//! Comments name the behaviours of the specification (F001 and so on) that a test stands for.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod answers;
+mod children;
+mod final_text;
+mod gates;
+mod invariants;
+mod limits;
+mod schedule;
+mod sessions;
+mod steering;
+mod support;
+mod tools;
