@@ -48,6 +48,7 @@ examples! {
     root_or_sub => "sub:  A sheet bend joins two ropes.",
     steering => "tool: skipped",
     readme => "42",
+    turns_over_http => "usage",
     idle_sessions => "bytes each",
     demo => "now the test passes",
     seed_000 => "all of it holds",
