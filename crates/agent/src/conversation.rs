@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bowline_llm::{CallId, Message, MessageRef, Messages, RawJson, ToolBlock, ToolCall};
 
-use crate::entry::{CallEnded, Created, Ending, Entry, EntryKind, LimitHit, Wake};
+use crate::entry::{CallEnded, Created, Ending, Entry, EntryKind, LimitHit, RunError, Wake};
 use crate::id::{EntryId, OpId, RunId};
 use crate::journal::Seq;
 use crate::limits::Limits;
@@ -59,6 +59,8 @@ pub struct OpenRun {
     pub wrapped_up: bool,
     /// Why it is to end.
     pub canceled: Option<CancelReason>,
+    /// What a tool said that declared that it cannot go on.
+    pub fatal: Option<RunError>,
     /// Operations that wait to be delivered, in order.
     pub pending: Vec<Op>,
     /// Calls that were denied.
@@ -261,6 +263,11 @@ impl Conversation {
     pub fn answer(&self) -> Option<String> {
         let answer = self.context.answer();
         (!answer.is_empty()).then(|| answer.iter().map(|message| message.to_text()).collect())
+    }
+
+    /// Tells whether the last reply was stopped before it was whole.
+    pub(crate) fn was_stopped(&self) -> bool {
+        self.context.was_stopped()
     }
 
     /// Returns why the last reply is no answer, if it is none.

@@ -12,6 +12,9 @@ use crate::turn::{Halt, Progress, Turn};
 
 /// Owns an agent until it ends: its last handle is gone and no run is open, or it was closed.
 pub(crate) async fn drive(mut turn: Turn) {
+    if let Err(halt) = turn.open().await {
+        recover(&mut turn, &halt).await;
+    }
     loop {
         if let Err(halt) = attend(&mut turn).await {
             recover(&mut turn, &halt).await;
@@ -62,11 +65,11 @@ async fn activate(turn: &mut Turn) -> Result<(), Halt> {
 /// After a failed commit memory is worth nothing: it is read from the log again. The run stays open
 /// there.
 async fn recover(turn: &mut Turn, halt: &Halt) {
-    turn.lose(halt);
-    if turn.reload().await.is_err() {
+    if turn.recover().await.is_err() {
         // Nothing more can be done here; whoever opens the session next finds the run open.
         turn.closing = true;
     }
+    turn.lose(halt);
 }
 
 /// Returns what a panic said.

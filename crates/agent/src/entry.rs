@@ -375,6 +375,9 @@ pub struct CallEnded {
     /// The whole output, if the model sees only a part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full: Option<Stored>,
+    /// Whether its tool declared that the run cannot go on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fatal: bool,
 }
 
 /// How a call ended.

@@ -98,6 +98,7 @@ fn copy<'a>(
             content: Arc::new([Part::Text(text.to_owned())]),
             ms: None,
             full: None,
+            fatal: false,
         }));
     }
     Ok((kinds, last))

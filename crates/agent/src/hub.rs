@@ -82,19 +82,14 @@ impl Hub {
 
     /// Publishes a commit that was appended at `pos`.
     pub(crate) fn publish(&self, pos: Pos, entries: &[Entry]) {
+        self.lock().publish(pos, entries);
+    }
+
+    /// Publishes what is in the log and was never published.
+    pub(crate) fn catch_up(&self, log: &[(Pos, Entry)]) {
         let mut inner = self.lock();
-        let mut events = Vec::new();
-        for (at, entry) in (pos.0..).map(Pos).zip(entries) {
-            inner.ledger.apply(entry);
-            events.extend(inner.projection.apply_live(at, entry).into_iter().map(Arc::new));
-        }
-        let end = Pos(pos.0 + entries.len() as u64);
-        inner.parked.insert(pos, Parked { end, events });
-        while let Some(ready) = inner.take_ready() {
-            inner.next = ready.end;
-            for event in &ready.events {
-                inner.dispatch(event);
-            }
+        for (pos, entry) in log {
+            inner.publish(*pos, std::slice::from_ref(entry));
         }
     }
 
@@ -164,9 +159,9 @@ impl Hub {
         self.lock().ledger.run(agent)
     }
 
-    /// Returns how many agents were made from a configuration.
-    pub(crate) fn count(&self, config: &str) -> usize {
-        self.lock().projection.count(config)
+    /// Tells whether an agent in the log has this name.
+    pub(crate) fn has_name(&self, name: &str) -> bool {
+        self.lock().projection.has_name(name)
     }
 
     /// Tells the context window of an agent's model.
@@ -180,6 +175,31 @@ impl Hub {
 }
 
 impl Inner {
+    fn publish(&mut self, pos: Pos, entries: &[Entry]) {
+        if self.has(pos) {
+            return;
+        }
+        let mut events = Vec::new();
+        for (at, entry) in (pos.0..).map(Pos).zip(entries) {
+            self.ledger.apply(entry);
+            events.extend(self.projection.apply_live(at, entry).into_iter().map(Arc::new));
+        }
+        let end = Pos(pos.0 + entries.len() as u64);
+        self.parked.insert(pos, Parked { end, events });
+        while let Some(ready) = self.take_ready() {
+            self.next = ready.end;
+            for event in &ready.events {
+                self.dispatch(event);
+            }
+        }
+    }
+
+    /// Tells whether an entry was published or is ready to be.
+    fn has(&self, pos: Pos) -> bool {
+        let parked = self.parked.range(..=pos).next_back();
+        pos < self.next || parked.is_some_and(|(_, parked)| pos < parked.end)
+    }
+
     fn take_ready(&mut self) -> Option<Parked> {
         let first = self.parked.first_entry()?;
         (*first.key() <= self.next).then(|| first.remove())

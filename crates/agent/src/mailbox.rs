@@ -111,10 +111,6 @@ impl Mailbox {
         self.after_run.pop_front()
     }
 
-    pub(crate) fn inbox(&self) -> Option<Arc<dyn Inbox>> {
-        self.inbox.clone()
-    }
-
     pub(crate) fn is_deserted(&self) -> bool {
         self.deserted
     }

@@ -72,9 +72,9 @@ impl Projection {
         self.agents.get(&agent).map(|agent| Arc::clone(&agent.meta))
     }
 
-    /// Returns how many agents were made from a configuration.
-    pub(crate) fn count(&self, config: &str) -> usize {
-        self.agents.values().filter(|agent| agent.meta.config == config).count()
+    /// Tells whether an agent has this name.
+    pub(crate) fn has_name(&self, name: &str) -> bool {
+        self.agents.values().any(|agent| agent.meta.name == name)
     }
 
     /// Returns the number of an agent's latest model call and its open run.

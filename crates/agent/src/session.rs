@@ -1,6 +1,6 @@
 //! A live session: what its agents share.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::{mpsc, watch};
@@ -28,8 +28,8 @@ pub(crate) struct Session {
     pub(crate) hub: Hub,
     pub(crate) source: Arc<dyn Source>,
     agents: Mutex<HashMap<AgentId, Live>>,
-    // How many agents were named after each configuration.
-    names: Mutex<HashMap<String, usize>>,
+    // The names given in this process.
+    names: Mutex<HashSet<String>>,
 }
 
 /// A live agent as its relatives see it. It does not keep the agent alive.
@@ -95,14 +95,18 @@ impl Session {
         (SessionHandle::new(Arc::clone(self), meta, commands, state, busy), task)
     }
 
-    /// Returns the next number for an agent of a configuration: counted from the log, and beyond
-    /// those that have not written to it yet.
-    pub(crate) fn next_name(&self, config: &str) -> usize {
-        let logged = self.hub.count(config);
+    /// Returns a name for a new agent of a configuration, numbered by the first number that no
+    /// other agent has: in the log, or given in this process and perhaps not written yet.
+    pub(crate) fn next_name(&self, config: &str) -> String {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let used = names.entry(config.to_owned()).or_default();
-        *used = (*used).max(logged) + 1;
-        *used
+        let mut n = 1;
+        loop {
+            let name = format!("{config}-{n}");
+            if !self.hub.has_name(&name) && names.insert(name.clone()) {
+                return name;
+            }
+            n += 1;
+        }
     }
 
     fn agents(&self) -> MutexGuard<'_, HashMap<AgentId, Live>> {

@@ -22,7 +22,7 @@ use bowline_llm::CallId;
 
 use crate::agent::Agent;
 use crate::children::{Children, Work};
-use crate::conversation::{CallState, Conversation, hash_text, hash_tools};
+use crate::conversation::{CallState, Conversation, OpenRun, hash_text, hash_tools};
 use crate::entry::{
     Created, Entry, EntryKind, LimitHit, Recorded, RunStarted, SystemChanged, Tools, ToolsChanged,
     UserSaid, VERSION, Via,
@@ -61,12 +61,12 @@ pub(crate) struct Turn {
     waiters: Vec<oneshot::Sender<Result<Outcome, AgentError>>>,
     // Sub-agents of calls that wait: they live until their calls end.
     waiting: HashMap<CallId, Children>,
+    // The run that was last seen open.
+    driven: Option<RunId>,
     // Set when a handle asked to close.
     pub(crate) closing: bool,
     // Where a sub-agent notes when it is at work.
     work: Option<Arc<Work>>,
-    // A tool declared that the run cannot go on.
-    fatal: Option<crate::entry::RunError>,
 }
 
 /// Why a live agent must let go of what it has in memory: the log is no longer what it thinks.
@@ -128,9 +128,9 @@ impl Turn {
             stop: CancellationToken::new(),
             waiters: Vec::new(),
             waiting: HashMap::new(),
+            driven: None,
             closing: false,
             work,
-            fatal: None,
         };
         (turn, watched)
     }
@@ -151,6 +151,8 @@ impl Turn {
                     self.call_tools().await?;
                 }
             }
+            // A reply that was stopped and not cancelled ran out of time.
+            NextStep::Settle if self.is_out_of_time() => self.hit(LimitKind::RunTime).await?,
             NextStep::Settle => self.settle().await?,
             NextStep::Wait(wakes) => self.wait(wakes).await?,
         }
@@ -160,7 +162,7 @@ impl Turn {
     /// Returns what to do next: what ends the run comes before what the orchestrator says.
     fn next_step(&self) -> NextStep {
         let Some(run) = self.conversation.run() else { return NextStep::Rest };
-        let ends = run.canceled.is_some() || run.limit.is_some() || self.fatal.is_some();
+        let ends = run.canceled.is_some() || run.limit.is_some() || run.fatal.is_some();
         if !ends {
             // What was steered in skips what has not started, calls that wait for permission too.
             let skips = run.is_steered();
@@ -173,7 +175,7 @@ impl Turn {
             return NextStep::CallTools(Vec::new());
         }
         let sums_up = run.limit.as_ref().is_some_and(|hit| hit.wrap_up.is_some());
-        if sums_up && !run.wrapped_up && run.canceled.is_none() && self.fatal.is_none() {
+        if sums_up && !run.wrapped_up && run.canceled.is_none() && run.fatal.is_none() {
             NextStep::CallModel(Purpose::WrapUp)
         } else {
             NextStep::Settle
@@ -183,7 +185,7 @@ impl Turn {
     /// Returns the limit that forbids a step.
     fn limit_for(&self, step: &NextStep) -> Option<LimitKind> {
         let run = self.conversation.run().filter(|run| run.limit.is_none())?;
-        if run.canceled.is_some() || self.fatal.is_some() {
+        if run.canceled.is_some() || run.fatal.is_some() {
             return None;
         }
         let limits = &run.limits;
@@ -206,6 +208,13 @@ impl Turn {
         }
     }
 
+    /// Tells whether time ran out during the last model call, and nothing was said of it yet.
+    fn is_out_of_time(&self) -> bool {
+        let is_ending =
+            |run: &OpenRun| run.canceled.is_some() || run.limit.is_some() || run.fatal.is_some();
+        self.conversation.was_stopped() && !self.conversation.run().is_none_or(is_ending)
+    }
+
     /// Commits that a limit was reached.
     async fn hit(&mut self, limit: LimitKind) -> Result<(), Halt> {
         let wraps_up = self.conversation.run().is_some_and(|run| run.limits.wrap_up);
@@ -224,7 +233,6 @@ impl Turn {
         // What lies in the inbox was posted while the agent rested: it becomes drafts.
         self.collect_inbox().await?;
         self.stop = CancellationToken::new();
-        self.fatal = None;
         let (system, tools) = (Arc::clone(&self.agent.instructions), self.agent.tools.block());
         let (system_hash, tools_hash) = (hash_text(&system), hash_tools(&tools));
         let is_new = self.conversation.totals().runs == 0;
@@ -291,6 +299,7 @@ impl Turn {
         if kinds.is_empty() {
             return Ok(());
         }
+        self.driven = self.conversation.run().map(|run| run.id);
         let entries = self.entries(kinds, active).await?;
         let pos = self.journal.append(self.conversation.seq(), &entries).await?;
         for entry in &entries {
@@ -342,6 +351,18 @@ impl Turn {
         let log = self.journal.read().await?;
         self.conversation = Conversation::replay(log.iter().map(|(_, entry)| entry));
         self.publish();
+        Ok(())
+    }
+
+    /// Ends what still runs of a lost run, and takes everything from the log again.
+    pub(crate) async fn recover(&mut self) -> Result<(), Halt> {
+        for (_, children) in self.waiting.drain().collect::<Vec<_>>() {
+            children.close().await;
+        }
+        self.phase = Phase::Idle;
+        self.reload().await?;
+        // A commit may be in the log although its answer never came.
+        self.session.hub.catch_up(&self.log.read(Pos(0)).await?);
         Ok(())
     }
 

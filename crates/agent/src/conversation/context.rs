@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use bowline_llm::{
     AssistantMessage, AssistantPart, CallId, Message, MessageRef, Messages, Part, RawJson,
-    StopReason, ToolBlock, ToolResult, UserMessage,
+    StopReason, ToolBlock, ToolResult, UserMessage, text_of,
 };
 
 use crate::entry::{
@@ -156,6 +156,7 @@ impl Context {
                 content: Arc::new([Part::Text(text.to_owned())]),
                 ms: None,
                 full: None,
+                fatal: false,
             });
         }
     }
@@ -173,6 +174,10 @@ impl Context {
             Last::Answer | Last::Cut | Last::Broken => self.answer.clone(),
             Last::Nothing | Last::Said | Last::Results => Vec::new(),
         }
+    }
+
+    pub(super) fn was_stopped(&self) -> bool {
+        matches!(self.stop, Some((_, Some(Broken::Stopped))))
     }
 
     /// Returns how a run ends that settles now.
@@ -244,6 +249,7 @@ impl Context {
             limit: None,
             wrapped_up: false,
             canceled: None,
+            fatal: None,
             pending: Vec::new(),
             denials: Vec::new(),
             continued: 0,
@@ -347,6 +353,10 @@ impl Context {
     fn end_call(&mut self, ended: &CallEnded) {
         if let (CallStatus::Denied, Some(run)) = (ended.status, &mut self.run) {
             run.denials.push(ended.call.clone());
+        }
+        if let (true, Some(run)) = (ended.fatal, &mut self.run) {
+            let message = format!("a tool ended the run: {}", text_of(&ended.content));
+            run.fatal.get_or_insert(RunError { kind: RunErrorKind::Tool, message });
         }
         self.stored |= ended.content.iter().any(is_stored);
         if !self.set_state(&ended.call, CallState::Ended(ended.clone()))

@@ -171,20 +171,23 @@ impl Turn {
         Ok(Ok(()))
     }
 
+    /// Takes what was posted while nobody owned the log.
+    pub(crate) async fn open(&mut self) -> Result<(), Halt> {
+        if self.conversation.seq().0 == 0 { Ok(()) } else { self.collect_inbox().await }
+    }
+
     /// Takes what was posted to the session's inbox.
     pub(crate) async fn collect_inbox(&mut self) -> Result<(), Halt> {
-        let Some(inbox) = self.mailbox.inbox() else { return Ok(()) };
+        let (inbox, root) = (self.session.inbox(), self.session.id.root());
         let mut taken = Vec::new();
         for op in inbox.take().await? {
-            match op.to.filter(|to| *to != self.meta.id) {
-                // A sub-agent takes and forgets its own; one that does not live now finds it later.
-                Some(child) => {
-                    self.session.tell(child, Command::Inbox { op });
-                }
-                None => {
-                    taken.push(op.id);
-                    self.accept_op(op).await?;
-                }
+            let to = op.to.unwrap_or(root);
+            if to == self.meta.id {
+                taken.push(op.id);
+                self.accept_op(op).await?;
+            } else if self.meta.id == root {
+                // A sub-agent takes and forgets its own, now if it lives, or else when it does.
+                self.session.tell(to, Command::Inbox { op });
             }
         }
         if !taken.is_empty() {
@@ -247,9 +250,17 @@ impl Turn {
         }
     }
 
-    /// Says that the run could not go on, to everybody who waits for it.
+    /// Says that the run could not go on, to everybody who waits for it, unless its end is in the
+    /// log.
     pub(crate) fn lose(&mut self, halt: &Halt) {
         self.phase = Phase::Idle;
+        let latest = self.conversation.totals().latest.clone();
+        if let Some(outcome) = latest.filter(|latest| Some(latest.run) == self.driven) {
+            for waiter in self.waiters.drain(..) {
+                let _ = waiter.send(Ok(outcome.clone()));
+            }
+            return;
+        }
         self.say(EventBody::RunLost { error: halt.0.to_string() });
         for waiter in self.waiters.drain(..) {
             let _ = waiter.send(Err(halt.0.clone().into()));

@@ -2,7 +2,7 @@
 
 use crate::conversation::Last;
 use crate::entry::{Ending, EntryKind, RunEnded, UserSaid, Via};
-use crate::event::Phase;
+use crate::event::{EventBody, Phase};
 use crate::op::{Op, OpKind};
 
 use super::{Halt, Turn};
@@ -11,7 +11,7 @@ impl Turn {
     /// Says what was steered and queued, if no call is open.
     pub(super) async fn deliver(&mut self) -> Result<(), Halt> {
         let Some(run) = self.conversation.run() else { return Ok(()) };
-        let ends = run.canceled.is_some() || run.limit.is_some() || self.fatal.is_some();
+        let ends = run.canceled.is_some() || run.limit.is_some() || run.fatal.is_some();
         if ends || run.pending.is_empty() || self.conversation.has_open_calls() {
             return Ok(());
         }
@@ -35,7 +35,7 @@ impl Turn {
         }
         self.collect_inbox().await?;
         let Some(run) = self.conversation.run() else { return Ok(()) };
-        let ending = match (&self.fatal, run.canceled, &run.limit) {
+        let ending = match (&run.fatal, run.canceled, &run.limit) {
             (Some(error), ..) => Ending::Failed(error.clone()),
             (None, Some(reason), _) => Ending::Canceled(reason),
             (None, None, Some(hit)) => Ending::Limit(hit.limit),
@@ -79,7 +79,11 @@ impl Turn {
         self.phase = Phase::Idle;
         self.commit(kinds).await?;
         if self.meta.parent.is_none() {
-            self.log.sync().await?;
+            // The run is over and in the log; that it may not survive a loss of power is no reason
+            // to keep its outcome back.
+            if let Err(error) = self.log.sync().await {
+                self.say(EventBody::Warning { message: error.to_string() });
+            }
         }
         if let Some(outcome) = &self.conversation.totals().latest {
             for waiter in self.waiters.drain(..) {

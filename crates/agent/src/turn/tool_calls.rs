@@ -1,6 +1,6 @@
 //! One set of calls: started as their conflicts allow, ended the moment each ends.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -12,8 +12,7 @@ use crate::children::Children;
 use crate::conversation::{Call, CallState};
 use crate::driver::panic_text;
 use crate::entry::{
-    CallEnded, CallStarted, CallStatus, CallWaiting, Custom, Ending, EntryKind, ExternalUsage,
-    RunError, RunErrorKind, Wake,
+    CallEnded, CallStarted, CallStatus, CallWaiting, Custom, Ending, EntryKind, ExternalUsage, Wake,
 };
 use crate::event::{EventBody, Phase};
 use crate::gate::{Review, Verdict};
@@ -51,15 +50,16 @@ impl Turn {
     pub(super) async fn call_tools(&mut self) -> Result<(), Halt> {
         self.enter(Phase::Tools);
         let mut batch = Batch::new(self.agent.tool_execution);
-        let done = self.run_batch(&mut batch).await;
-        if done.is_err() {
+        let run = AssertUnwindSafe(self.run_batch(&mut batch)).catch_unwind();
+        let done = run.await;
+        if !matches!(done, Ok(Ok(()))) {
             // What they did can no longer be written down. Nothing of them may be left.
             batch.abort().await;
             for (_, children) in self.waiting.drain().collect::<Vec<_>>() {
                 children.close().await;
             }
         }
-        done
+        done.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     async fn run_batch(&mut self, batch: &mut Batch) -> Result<(), Halt> {
@@ -97,13 +97,10 @@ impl Turn {
 
     /// Tells whether calls in flight are to be stopped.
     fn must_stop(&self) -> bool {
-        let run = self.conversation.run();
-        self.fatal.is_some()
-            || run.is_some_and(|run| {
-                let out_of_time =
-                    run.limit.as_ref().is_some_and(|hit| hit.limit == LimitKind::RunTime);
-                run.canceled.is_some() || out_of_time
-            })
+        self.conversation.run().is_some_and(|run| {
+            let out_of_time = run.limit.as_ref().is_some_and(|hit| hit.limit == LimitKind::RunTime);
+            run.canceled.is_some() || run.fatal.is_some() || out_of_time
+        })
     }
 
     /// Ends calls that are not to start, or not to wait any longer.
@@ -112,7 +109,7 @@ impl Turn {
         let must_stop = self.must_stop();
         let (status, why) = if run.canceled.is_some() {
             (CallStatus::Canceled, "canceled before it ended".to_owned())
-        } else if self.fatal.is_some() {
+        } else if run.fatal.is_some() {
             (CallStatus::Canceled, "canceled: another tool ended the run".to_owned())
         } else if let Some(hit) = &run.limit {
             (CallStatus::Skipped, format!("skipped: the limit {} is reached", hit.limit.as_str()))
@@ -357,6 +354,7 @@ impl Turn {
             EntryKind::Custom(Custom { name: name.to_string(), call: Some(call.clone()), data })
         };
         let mut kinds: Vec<EntryKind> = records.into_iter().map(record).collect();
+        let fatal = matches!(result, Landing::Returned(Err(ToolError::Fatal(_))));
         let (status, content) = match result {
             Landing::Returned(Ok(ToolOutput::Waiting(wake))) => {
                 self.waiting.insert(call.clone(), children);
@@ -367,8 +365,6 @@ impl Turn {
             Landing::Returned(Err(ToolError::Failed(why))) => (CallStatus::Error, text(why)),
             Landing::Returned(Err(ToolError::TimedOut(why))) => (CallStatus::Timeout, text(why)),
             Landing::Returned(Err(ToolError::Fatal(error))) => {
-                let message = format!("a tool ended the run: {error}");
-                self.fatal = Some(RunError { kind: RunErrorKind::Tool, message });
                 (CallStatus::Error, text(error.to_string()))
             }
             Landing::Stopped(status, said) => {
@@ -384,7 +380,7 @@ impl Turn {
         };
         children.close().await;
         let ended = self.fit(call, status, content, ran).await?;
-        kinds.push(EntryKind::CallEnded(ended));
+        kinds.push(EntryKind::CallEnded(CallEnded { fatal, ..ended }));
         self.commit_after(kinds, Some(active)).await
     }
 
@@ -404,7 +400,7 @@ impl Turn {
             Some(whole) => Some(super::body::keep(&whole, &*self.log.blobs()).await?),
             None => None,
         };
-        Ok(CallEnded { call, status, content: content.into(), ms, full })
+        Ok(CallEnded { call, status, content: content.into(), ms, full, fatal: false })
     }
 
     async fn heard(&mut self, call: CallId, message: ScopeMessage) -> Result<(), Halt> {
@@ -441,7 +437,7 @@ impl Turn {
 /// Makes the entry of a call that ended without its tool saying anything.
 fn ended(call: CallId, status: CallStatus, why: &str) -> EntryKind {
     let content = Arc::new([Part::Text(why.to_owned())]);
-    EntryKind::CallEnded(CallEnded { call, status, content, ms: None, full: None })
+    EntryKind::CallEnded(CallEnded { call, status, content, ms: None, full: None, fatal: false })
 }
 
 fn text(text: String) -> Vec<Part> {

@@ -95,6 +95,7 @@ impl Turn {
                 content: Arc::new([Part::Text(NOBODY.to_owned())]),
                 ms: None,
                 full: None,
+                fatal: false,
             })
         });
         let kinds = denied.collect();
