@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -45,8 +46,10 @@ async fn main() -> support::Result {
     fs::write(work.join("average.sh"), AVERAGE)?;
     fs::write(work.join("test.sh"), TEST)?;
     fs::write(work.join("numbers.txt"), "3\n8\n10\n")?;
-    println!("The model of this demonstration is a script; the tools, the files and the log are");
-    println!("real. Folder: {}", folder.display());
+    println!(
+        "The model of this demonstration is a script. Tools, files, commands and log are real."
+    );
+    println!("They are in {}", folder.display());
     println!("\n$ {TASK}\n");
 
     let sessions = Files::new(folder.join("sessions"), Durability::Process);
@@ -57,10 +60,14 @@ async fn main() -> support::Result {
     };
     let handle = agent.start();
     let mut run = handle.prompt(TASK);
+    let mut calls = HashMap::new();
     while let Some(event) = run.next().await {
         match &event.body {
-            EventBody::ToolCall { name, arguments } => println!("> {name} {arguments}"),
+            EventBody::ToolCall { name, arguments } => {
+                calls.insert(event.call_id.clone(), format!("{name} {arguments}"));
+            }
             EventBody::ToolEnd { content, .. } => {
+                println!("> {}", calls.remove(&event.call_id).unwrap_or_default());
                 text_of(content).trim_end().lines().for_each(|line| println!("  {line}"));
             }
             EventBody::Text { text, .. } => println!("{text}"),
