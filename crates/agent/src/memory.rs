@@ -3,11 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use crate::entry::{Entry, EntryKind};
 use crate::id::{AgentId, EntryId, OpId, SessionId};
@@ -23,7 +24,8 @@ pub struct Memory {
 #[derive(Debug, Default)]
 struct Session {
     state: Mutex<State>,
-    posted: Notify,
+    // How many operations were posted.
+    posts: watch::Sender<u64>,
     // Alive while somebody writes to the session.
     writer: Mutex<Weak<()>>,
 }
@@ -82,7 +84,7 @@ impl Store for Memory {
 
     fn inbox(&self, id: SessionId) -> Arc<dyn Inbox> {
         match self.session(id) {
-            Some(session) => Arc::new(Letterbox { session }),
+            Some(session) => Arc::new(Letterbox::new(session)),
             None => Arc::new(Nowhere { id }),
         }
     }
@@ -121,7 +123,7 @@ impl SessionLog for Held {
     }
 
     fn inbox(&self) -> Arc<dyn Inbox> {
-        Arc::new(Letterbox { session: Arc::clone(&self.session) })
+        Arc::new(Letterbox::new(Arc::clone(&self.session)))
     }
 
     fn blobs(&self) -> Arc<dyn Blobs> {
@@ -147,8 +149,13 @@ struct Log {
 impl Journal for Log {
     async fn append(&self, after: Seq, entries: &[Entry]) -> Result<Pos, JournalError> {
         let mut state = lock(&self.session.state);
-        if let Some(pos) = entries.first().and_then(|entry| state.positions.get(&entry.id)) {
-            return Ok(*pos);
+        let known: Vec<_> =
+            entries.iter().map(|entry| state.positions.get(&entry.id).copied()).collect();
+        match known.first() {
+            Some(&Some(pos)) if known.iter().all(Option::is_some) => return Ok(pos),
+            // Some of them were written by somebody who went on differently.
+            _ if known.iter().any(Option::is_some) => return Err(JournalError::Fenced(self.agent)),
+            _ => {}
         }
         let seq = state.seqs.entry(self.agent).or_default();
         if *seq != after.0 {
@@ -177,6 +184,14 @@ impl Journal for Log {
 /// The inbox of a session there is.
 struct Letterbox {
     session: Arc<Session>,
+    // How many operations had been posted when it was last looked into.
+    seen: AtomicU64,
+}
+
+impl Letterbox {
+    fn new(session: Arc<Session>) -> Self {
+        Self { session, seen: AtomicU64::new(0) }
+    }
 }
 
 #[async_trait]
@@ -185,13 +200,15 @@ impl Inbox for Letterbox {
         let mut state = lock(&self.session.state);
         if state.posted.insert(op.id) {
             state.inbox.push(op);
-            self.session.posted.notify_one();
+            self.session.posts.send_modify(|posts| *posts += 1);
         }
         Ok(())
     }
 
     async fn take(&self) -> Result<Vec<Op>, JournalError> {
-        Ok(lock(&self.session.state).inbox.clone())
+        let state = lock(&self.session.state);
+        self.seen.store(*self.session.posts.borrow(), Ordering::Relaxed);
+        Ok(state.inbox.clone())
     }
 
     async fn forget(&self, ops: &[OpId]) -> Result<(), JournalError> {
@@ -200,7 +217,9 @@ impl Inbox for Letterbox {
     }
 
     async fn changed(&self) {
-        self.session.posted.notified().await;
+        let mut posts = self.session.posts.subscribe();
+        // The session, and with it the sender, lives as long as this inbox.
+        let _ = posts.wait_for(|posts| *posts != self.seen.load(Ordering::Relaxed)).await;
     }
 }
 

@@ -87,10 +87,12 @@ impl Session {
         let (turn, state) = Turn::new(Arc::clone(self), birth, Mailbox::new(received, inbox));
         let live = Live { commands: commands.downgrade(), state: state.clone() };
         self.agents().insert(meta.id, live);
-        let (session, id) = (Arc::clone(self), meta.id);
+        let (session, gone) = (Arc::clone(self), Arc::clone(&meta));
         let task = tokio::spawn(async move {
             driver::drive(turn).await;
-            session.agents().remove(&id);
+            session.agents().remove(&gone.id);
+            // If it was never written down, another may have it.
+            session.names().remove(&gone.name);
         });
         (SessionHandle::new(Arc::clone(self), meta, commands, state, busy), task)
     }
@@ -98,7 +100,7 @@ impl Session {
     /// Returns a name for a new agent of a configuration, numbered by the first number that no
     /// other agent has: in the log, or given in this process and perhaps not written yet.
     pub(crate) fn next_name(&self, config: &str) -> String {
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.names();
         let mut n = 1;
         loop {
             let name = format!("{config}-{n}");
@@ -107,6 +109,10 @@ impl Session {
             }
             n += 1;
         }
+    }
+
+    fn names(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn agents(&self) -> MutexGuard<'_, HashMap<AgentId, Live>> {

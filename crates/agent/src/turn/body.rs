@@ -7,6 +7,7 @@ use bowline_llm::{Media, Message, Part, Stored, StoredKind, ToolResult, UserMess
 use crate::conversation::is_stored;
 use crate::entry::EntryKind;
 use crate::journal::{Blobs, JournalError};
+use crate::op::{Input, OpKind};
 
 use super::{Halt, Turn};
 
@@ -23,6 +24,18 @@ pub(super) async fn put_aside(
             let content = store(&said.message.content, blobs).await?;
             said.message = Arc::new(UserMessage { content });
             EntryKind::User(said)
+        }
+        EntryKind::Posted(mut op) => {
+            if let OpKind::Prompt(input)
+            | OpKind::Steer(input)
+            | OpKind::Queue(input)
+            | OpKind::FollowUp(input) = &mut op.kind
+                && input.0.content.iter().any(is_large)
+            {
+                let content = store(&input.0.content, blobs).await?;
+                *input = Input(Arc::new(UserMessage { content }));
+            }
+            EntryKind::Posted(op)
         }
         EntryKind::CallEnded(mut ended) if ended.content.iter().any(is_large) => {
             ended.content = store(&ended.content, blobs).await?.into();
