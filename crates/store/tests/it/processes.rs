@@ -21,7 +21,11 @@ const SESSION: &str = "session-under-test";
 
 /// Starts a part of a test in its own process, by a shell that may have something to do first.
 fn start(fixture: &Fixture, before: &str, part: &str) -> Child {
-    fs::write(fixture.folder.path().join(SESSION), fixture.id.to_string()).unwrap();
+    let session = fixture.folder.path().join(SESSION);
+    // Written once: another process may be reading it.
+    if !session.exists() {
+        fs::write(session, fixture.id.to_string()).unwrap();
+    }
     Command::new("sh")
         .args(["-c", &format!("{before} exec \"$0\" \"$@\"")])
         .arg(std::env::current_exe().unwrap())
