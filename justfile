@@ -21,9 +21,10 @@ test *arguments:
 demo:
     ./scripts/demo
 
-# The benchmarks; an argument selects some by name.
-bench *filter:
-    cargo bench --workspace --locked --benches -- {{filter}}
+# The benchmarks of the loop, of the wire, and memory per idle session.
+bench:
+    cargo bench --locked -p bowline --bench loop
+    cargo bench --locked -p bowline-llm --bench turns
     cargo run --release --locked -p bowline --example idle_sessions
 
 # CPU and memory of the command against a scripted model server: `MOCKLLM=path just measure`.

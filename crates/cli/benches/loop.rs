@@ -110,8 +110,15 @@ fn turn_at_history(bencher: Bencher<'_, '_>, messages: usize) {
     let tokio = tokio();
     let agent = agent(1);
     let (handle, head) = tokio.block_on(with_history(&agent, messages));
+    let codec = Codec::new(&ModelInfo::default(), Dialect::of(""), true);
     bencher
-        .with_inputs(|| tokio.block_on(handle.rewind(head)).unwrap())
+        .with_inputs(|| {
+            tokio.block_on(handle.rewind(head)).unwrap();
+            // A live conversation has been written before; a rewound one is read anew.
+            let request = Request { messages: handle.messages(), ..Request::default() };
+            assert_eq!(request.messages.len(), messages);
+            black_box(codec.body(&request));
+        })
         .counter(ItemsCount::new(2_u32))
         .bench_local_values(|()| {
             let outcome = tokio.block_on(async { handle.prompt("Nod.").await }).unwrap();
