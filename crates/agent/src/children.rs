@@ -200,7 +200,7 @@ impl Children {
         };
         let created = turn::created(&log).unwrap_or_else(|| Created {
             session: scope.session.id,
-            name: scope.session.next_name(&child.agent.name),
+            name: scope.session.name(id, &child.agent.name),
             config: child.agent.name.clone(),
             label: child.label,
             depth: scope.meta.depth + 1,

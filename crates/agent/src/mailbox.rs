@@ -111,8 +111,9 @@ impl Mailbox {
         self.after_run.pop_front()
     }
 
+    /// Tells whether nobody holds a handle any more, and nothing is left of what they asked.
     pub(crate) fn is_deserted(&self) -> bool {
-        self.deserted
+        self.deserted && self.after_run.is_empty()
     }
 }
 

@@ -1,6 +1,6 @@
 //! A live session: what its agents share.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::{mpsc, watch};
@@ -29,7 +29,7 @@ pub(crate) struct Session {
     pub(crate) source: Arc<dyn Source>,
     agents: Mutex<HashMap<AgentId, Live>>,
     // The names given in this process.
-    names: Mutex<HashSet<String>>,
+    names: Mutex<HashMap<AgentId, String>>,
 }
 
 /// A live agent as its relatives see it. It does not keep the agent alive.
@@ -87,32 +87,30 @@ impl Session {
         let (turn, state) = Turn::new(Arc::clone(self), birth, Mailbox::new(received, inbox));
         let live = Live { commands: commands.downgrade(), state: state.clone() };
         self.agents().insert(meta.id, live);
-        let (session, gone) = (Arc::clone(self), Arc::clone(&meta));
+        let (session, id) = (Arc::clone(self), meta.id);
         let task = tokio::spawn(async move {
             driver::drive(turn).await;
-            session.agents().remove(&gone.id);
-            // If it was never written down, another may have it.
-            session.names().remove(&gone.name);
+            session.agents().remove(&id);
         });
         (SessionHandle::new(Arc::clone(self), meta, commands, state, busy), task)
     }
 
-    /// Returns a name for a new agent of a configuration, numbered by the first number that no
+    /// Returns the name of a new agent of a configuration, numbered by the first number that no
     /// other agent has: in the log, or given in this process and perhaps not written yet.
-    pub(crate) fn next_name(&self, config: &str) -> String {
-        let mut names = self.names();
+    pub(crate) fn name(&self, agent: AgentId, config: &str) -> String {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(name) = names.get(&agent) {
+            return name.clone();
+        }
         let mut n = 1;
         loop {
             let name = format!("{config}-{n}");
-            if !self.hub.has_name(&name) && names.insert(name.clone()) {
+            if !self.hub.has_name(&name) && names.values().all(|given| *given != name) {
+                names.insert(agent, name.clone());
                 return name;
             }
             n += 1;
         }
-    }
-
-    fn names(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn agents(&self) -> MutexGuard<'_, HashMap<AgentId, Live>> {

@@ -19,10 +19,10 @@ mod tests {
     use bowline_agent::entry::Ending;
     use bowline_agent::event::{Event, EventBody, Phase};
     use bowline_agent::gate::{Gate, Review, Verdict};
-    use bowline_agent::journal::{JournalError, Pos};
+    use bowline_agent::journal::JournalError;
     use bowline_agent::orchestrator::{NextStep, Orchestrator, React};
     use bowline_agent::tool::{Access, Recovery};
-    use bowline_agent::{Agent, AgentError, Projection, SessionHandle};
+    use bowline_agent::{Agent, AgentError, SessionHandle, ToolExecution};
     use bowline_llm::{Model, ModelInfo, ModelStream, Request};
     use futures::StreamExt as _;
     use pretty_assertions::assert_eq;
@@ -30,7 +30,7 @@ mod tests {
 
     use super::support::crashing::{Crashing, Fault, World};
     use super::support::jobs::{Strict, calls, child, job, says, tool, tools};
-    use super::support::scenario::{End, Scenario, compare};
+    use super::support::scenario::{End, Scenario, check_events, compare};
 
     const JOBS: [&str; 8] = [
         "parallel calls of all sorts",
@@ -119,15 +119,7 @@ mod tests {
             matches!(event.body, EventBody::RunLost { .. }) && event.agent.id == handle.agent_id()
         };
         assert_eq!(events.iter().filter(lost).count(), usize::from(failed));
-        let mut projection = Projection::new(handle.session_id());
-        let log = world.log();
-        let entries = (0..).map(Pos).zip(&log);
-        let expected = entries.flat_map(|(pos, entry)| projection.apply(pos, entry));
-        let is_live = |event: &Event| matches!(event.body, EventBody::TurnStart {});
-        let expected: Vec<Event> = expected.filter(|event| !is_live(event)).collect();
-        let committed = events.iter().filter(|event| event.pos.is_some());
-        let committed: Vec<Event> = committed.map(|event| Event::clone(event)).collect();
-        assert_eq!(committed, expected);
+        check_events(&events, world);
     }
 
     #[test]
@@ -236,7 +228,7 @@ mod tests {
     }
 
     /// Runs an agent that panics in its first run, and then again.
-    fn panics(change: impl Fn(Agent) -> Agent) {
+    fn panics(fails: bool, change: impl Fn(Agent) -> Agent) {
         let job = Scenario {
             prompts: &[],
             scripts: vec![
@@ -245,9 +237,10 @@ mod tests {
                     vec![
                         calls(&[("a", "busy", "child"), ("b", "read", "1"), ("c", "fail", "")]),
                         says("done"),
+                        says("done again"),
                     ],
                 ),
-                ("child", vec![calls(&[("x", "slow", "")]), says("child done")]),
+                ("child", vec![calls(&[("x", "slow", "")]), says("child done"), says("again")]),
             ],
             build: |world, agent| {
                 let mut all = tools(world);
@@ -272,8 +265,13 @@ mod tests {
                 .filter(|event| event.body.is_terminal() && event.agent.id == handle.agent_id());
             assert_eq!(ends.count(), 1);
             let latest = handle.state().latest.clone().unwrap();
-            let Ending::Failed(error) = latest.ending else { panic!("{:?}", latest.ending) };
-            assert!(error.message.contains("panicked"), "{error}");
+            match latest.ending {
+                Ending::Failed(error) if fails => {
+                    assert!(error.message.contains("panicked"), "{error}");
+                }
+                ending => assert!(!fails && ending == Ending::Done, "{ending:?}"),
+            }
+            assert_eq!(latest.denials.len(), usize::from(!fails));
             is_down(&handle, &world).await;
             // The session can be used.
             let outcome = handle.prompt("again").await.unwrap();
@@ -283,14 +281,23 @@ mod tests {
 
     #[test]
     fn a_panic_in_an_orchestrator_fails_the_run() {
-        panics(|agent| Agent { orchestrator: Panicking::armed(), ..agent });
+        panics(true, |agent| Agent { orchestrator: Panicking::armed(), ..agent });
     }
 
     #[test]
     fn a_panic_in_a_model_fails_the_run() {
-        panics(|agent| {
+        panics(true, |agent| {
             let model = PanickingModel(Panicking::armed(), Arc::clone(&agent.model));
             Agent { model: Arc::new(model), ..agent }
+        });
+    }
+
+    #[test]
+    fn a_panic_in_a_gate_denies_the_call_and_leaves_nothing_running() {
+        panics(false, |agent| {
+            // The third call is reviewed while the first one is in flight.
+            let tool_execution = ToolExecution::Parallel { max: 2 };
+            Agent { gate: Panicking::armed(), tool_execution, ..agent }
         });
     }
 }

@@ -10,7 +10,17 @@ mod support {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use bowline_agent::entry::{Entry, EntryKind};
+    use bowline_agent::journal::JournalError;
+    use bowline_agent::{Agent, AgentError};
+    use bowline_llm::scripted::{Reply, ScriptedModel};
+    use bowline_llm::{ErrorKind, Message, ModelError, text_of};
+
+    use super::support::crashing::{Cut, Side, World};
     use super::support::jobs::job;
+    use super::support::scenario::compare;
 
     macro_rules! cut_everywhere {
         ($($test:ident: $job:literal, $stride:literal;)*) => {
@@ -48,5 +58,101 @@ mod tests {
         large_bodies: "large bodies", 9;
         outputs_that_are_cut: "outputs that are cut", 3;
         a_model_that_fails: "a model that fails", 3;
+    }
+
+    /// A crash between a child's end and its parent's result loses and repeats nothing.
+    #[test]
+    fn between_the_end_of_a_child_and_the_result_of_its_call_nothing_is_lost_or_repeated() {
+        let job = job("a child with two prompts");
+        let uncut = job.uncut();
+        let commits = uncut.commits.lock().unwrap().clone();
+        let root = World::session().root();
+        let is_end = |commit: &Vec<Entry>| {
+            commit.iter().any(|entry| entry.agent != root && entry.kind.name() == "run_ended")
+        };
+        let last = commits.iter().rposition(is_end).unwrap();
+        let result = commits[last..].iter().position(|commit| commit[0].agent == root).unwrap();
+        let between = [(last, Side::After), (last + result, Side::Before)];
+        for (commit, side) in between {
+            let cut = Cut { commit, side };
+            let world = job.cut(&[cut]).unwrap();
+            compare(&uncut, &world, &[cut]);
+            let requests = |world: &World| world.requests.lock().unwrap().len();
+            assert_eq!(requests(&world), requests(&uncut));
+        }
+    }
+
+    /// F110, and what the model is told of a call that nobody knows the outcome of.
+    #[test]
+    fn a_call_that_was_cut_off_is_told_as_interrupted_and_the_run_goes_on() {
+        let job = job("parallel calls of all sorts");
+        let uncut = job.uncut();
+        let commits = uncut.commits.lock().unwrap().clone();
+        let starts = |commit: &Vec<Entry>| {
+            commit.iter().any(|entry| {
+                matches!(&entry.kind,
+                EntryKind::CallStarted(started) if started.call.as_str() == "e")
+            })
+        };
+        let commit = commits.iter().position(starts).unwrap();
+        let world = job.cut(&[Cut { commit, side: Side::After }]).unwrap();
+        let requests = world.requests.lock().unwrap();
+        let (_, request) = requests.last().unwrap();
+        let results = request.messages.iter().rev().find_map(|message| match &**message {
+            Message::Results(results) => Some(results.clone()),
+            _ => None,
+        });
+        let result = results.unwrap().into_iter().find(|result| result.call.as_str() == "e");
+        let result = result.unwrap();
+        assert!(result.is_error);
+        let text = text_of(&result.content);
+        assert!(text.contains("interrupted") && text.contains("Check"), "{text}");
+        let runs = world.runs.lock().unwrap();
+        assert!(!runs.iter().any(|ran| ran.call.as_str() == "e" && ran.life > 0), "it ran again");
+    }
+
+    /// F113.
+    #[tokio::test]
+    async fn a_session_has_one_writer_at_a_time() {
+        let model = Arc::new(ScriptedModel::new([Reply::text("one"), Reply::text("two")]));
+        let agent = Agent::new(model);
+        let handle = agent.start();
+        handle.prompt("go").await.unwrap();
+        let id = handle.session_id();
+        let error = agent.resume(id).await.unwrap_err();
+        let is_busy = matches!(&error, AgentError::Journal(JournalError::Busy { session, pid })
+            if *session == id && *pid == std::process::id());
+        assert!(is_busy, "{error}");
+        handle.close().await;
+        drop(handle);
+        let again = agent.resume(id).await.unwrap();
+        assert_eq!(again.prompt("more").await.unwrap().text(), "two");
+    }
+
+    /// F116.
+    #[tokio::test]
+    async fn what_was_said_stays_said_when_the_model_fails() {
+        let error = ModelError::new(ErrorKind::Auth, "no");
+        let model = ScriptedModel::new([Reply::error(error), Reply::text("hello")]);
+        let agent = Agent::new(Arc::new(model.clone()));
+        let handle = agent.start();
+        let id = handle.session_id();
+        assert!(!handle.prompt("hi").await.unwrap().is_done());
+        drop(handle);
+        let handle = loop {
+            // The task lets go of the log when it sees that nobody holds a handle.
+            match agent.resume(id).await {
+                Ok(handle) => break handle,
+                Err(AgentError::Journal(JournalError::Busy { .. })) => {
+                    tokio::task::yield_now().await;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        };
+        let expected = [Message::user("hi")];
+        let messages: Vec<Message> = handle.messages().iter().map(|m| Message::clone(m)).collect();
+        assert_eq!(messages, expected);
+        assert_eq!(handle.prompt("again").await.unwrap().text(), "hello");
+        assert_eq!(model.requests()[1].messages.len(), 2);
     }
 }

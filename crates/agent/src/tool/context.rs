@@ -1,8 +1,8 @@
 //! What a running tool sees of the agent that runs it.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ impl ToolContext {
         let before = self.scope.recorded.iter().filter(|(known, _)| **known == *name);
         let own = self.scope.lock();
         before
-            .chain(own.iter().filter(|(known, _)| **known == *name))
+            .chain(own.records.iter().filter(|(known, _)| **known == *name))
             .map(|(_, data)| data.clone())
             .collect()
     }
@@ -126,43 +126,63 @@ pub(crate) type Record = (Arc<str>, RawJson);
 /// The lifetime of a call as its tool sees it: closed when the tool has returned.
 pub(crate) struct CallScope {
     call: CallId,
-    closed: AtomicBool,
-    said: mpsc::UnboundedSender<(CallId, ScopeMessage)>,
+    // Says that there is something to hear of the call.
+    speaks: mpsc::UnboundedSender<CallId>,
     recorded: rpds::VectorSync<Record>,
-    own: Mutex<Vec<Record>>,
+    own: Mutex<Own>,
+}
+
+/// What a call has said and recorded so far.
+#[derive(Default)]
+struct Own {
+    is_closed: bool,
+    records: Vec<Record>,
+    // Kept here and not in the channel, so that all of it is at hand when the call ends.
+    said: VecDeque<ScopeMessage>,
 }
 
 impl CallScope {
     pub(crate) fn new(
         call: CallId,
-        said: mpsc::UnboundedSender<(CallId, ScopeMessage)>,
+        speaks: mpsc::UnboundedSender<CallId>,
         recorded: rpds::VectorSync<Record>,
     ) -> Self {
-        Self { call, closed: AtomicBool::new(false), said, recorded, own: Mutex::default() }
+        Self { call, speaks, recorded, own: Mutex::default() }
     }
 
     /// Closes the scope and returns what the tool recorded.
     pub(crate) fn close(&self) -> Vec<Record> {
         let mut own = self.lock();
-        self.closed.store(true, Ordering::Release);
-        std::mem::take(&mut own)
+        own.is_closed = true;
+        std::mem::take(&mut own.records)
+    }
+
+    /// Takes the first thing said and not yet heard.
+    pub(crate) fn hear(&self) -> Option<ScopeMessage> {
+        self.lock().said.pop_front()
+    }
+
+    /// Takes all that was said and not yet heard.
+    pub(crate) fn hear_all(&self) -> VecDeque<ScopeMessage> {
+        std::mem::take(&mut self.lock().said)
     }
 
     fn say(&self, message: ScopeMessage) {
-        if !self.closed.load(Ordering::Acquire) {
-            // The loop that listens may be gone; then nobody is left to tell.
-            let _ = self.said.send((self.call.clone(), message));
+        let mut own = self.lock();
+        // The loop that listens may be gone; then nobody is left to tell.
+        if !own.is_closed && self.speaks.send(self.call.clone()).is_ok() {
+            own.said.push_back(message);
         }
     }
 
     fn record(&self, name: &str, data: RawJson) {
         let mut own = self.lock();
-        if !self.closed.load(Ordering::Acquire) {
-            own.push((name.into(), data));
+        if !own.is_closed {
+            own.records.push((name.into(), data));
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Record>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Own> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -184,7 +204,7 @@ impl ToolContext {
             ancestors: Arc::new([]),
         };
         let call = CallId::from("call");
-        let (said, _) = mpsc::unbounded_channel();
+        let (speaks, _) = mpsc::unbounded_channel();
         Self {
             session,
             agent: Arc::new(meta),
@@ -196,7 +216,7 @@ impl ToolContext {
             wake: None,
             children: Children::none(),
             source,
-            scope: Arc::new(CallScope::new(call, said, rpds::VectorSync::default())),
+            scope: Arc::new(CallScope::new(call, speaks, rpds::VectorSync::default())),
         }
     }
 }

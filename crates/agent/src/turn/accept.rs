@@ -253,7 +253,6 @@ impl Turn {
     /// Says that the run could not go on, to everybody who waits for it, unless its end is in the
     /// log.
     pub(crate) fn lose(&mut self, halt: &Halt) {
-        self.phase = Phase::Idle;
         let latest = self.conversation.totals().latest.clone();
         if let Some(outcome) = latest.filter(|latest| Some(latest.run) == self.driven) {
             for waiter in self.waiters.drain(..) {
@@ -261,6 +260,7 @@ impl Turn {
             }
             return;
         }
+        self.phase = Phase::Idle;
         self.say(EventBody::RunLost { error: halt.0.to_string() });
         for waiter in self.waiters.drain(..) {
             let _ = waiter.send(Err(halt.0.clone().into()));

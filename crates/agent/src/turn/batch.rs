@@ -1,6 +1,6 @@
 //! The calls that are in flight in this process.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,8 +37,8 @@ pub(super) struct Batch {
     ids: HashMap<Id, CallId>,
     running: HashMap<CallId, Running>,
     pub(super) prepared: HashMap<CallId, Prepared>,
-    say: mpsc::UnboundedSender<(CallId, ScopeMessage)>,
-    said: mpsc::UnboundedReceiver<(CallId, ScopeMessage)>,
+    speaks: mpsc::UnboundedSender<CallId>,
+    spoke: mpsc::UnboundedReceiver<CallId>,
     execution: ToolExecution,
 }
 
@@ -73,6 +73,8 @@ struct Returned {
 pub(super) struct Landed {
     pub(super) call: CallId,
     pub(super) result: Landing,
+    /// What it said and nobody has heard yet.
+    pub(super) unheard: VecDeque<ScopeMessage>,
     pub(super) records: Vec<(Arc<str>, RawJson)>,
     pub(super) ran: Duration,
     pub(super) children: Children,
@@ -104,14 +106,14 @@ pub(super) struct Start {
 
 impl Batch {
     pub(super) fn new(execution: ToolExecution) -> Self {
-        let (say, said) = mpsc::unbounded_channel();
+        let (speaks, spoke) = mpsc::unbounded_channel();
         Self {
             tasks: JoinSet::new(),
             ids: HashMap::new(),
             running: HashMap::new(),
             prepared: HashMap::new(),
-            say,
-            said,
+            speaks,
+            spoke,
             execution,
         }
     }
@@ -124,8 +126,8 @@ impl Batch {
         self.running.contains_key(call)
     }
 
-    pub(super) fn voice(&self) -> mpsc::UnboundedSender<(CallId, ScopeMessage)> {
-        self.say.clone()
+    pub(super) fn voice(&self) -> mpsc::UnboundedSender<CallId> {
+        self.speaks.clone()
     }
 
     /// Tells whether a call may start beside those in flight, the `starting` ones that are about to,
@@ -186,7 +188,12 @@ impl Batch {
                 // A tool that never stops talking must not keep the clock from being looked at.
                 () = super::until(alarm) => self.overdue(),
                 // What a tool said comes before its end.
-                Some((call, message)) = self.said.recv() => return Happening::Said(call, message),
+                Some(call) = self.spoke.recv() => {
+                    let running = self.running.get(&call);
+                    if let Some(message) = running.and_then(|running| running.scope.hear()) {
+                        return Happening::Said(call, message);
+                    }
+                }
                 Some(joined) = self.tasks.join_next_with_id() => {
                     let (id, returned) = match joined {
                         Ok((id, returned)) => (id, Some(returned)),
@@ -235,8 +242,10 @@ impl Batch {
         let Some(Returned { result, records }) = returned else {
             let status = stopped.unwrap_or(CallStatus::Canceled);
             let records = running.scope.close();
+            let unheard = running.scope.hear_all();
             let result = Landing::Stopped(status, None);
-            return Some(Landed { call, result, records, ran, children: running.children });
+            let children = running.children;
+            return Some(Landed { call, result, unheard, records, ran, children });
         };
         let result = match (result, stopped) {
             (Err(panic), _) => Landing::Panicked(panic),
@@ -247,7 +256,8 @@ impl Batch {
             (Ok(Ok(ToolOutput::Waiting(_))), Some(status)) => Landing::Stopped(status, None),
             (Ok(result), _) => Landing::Returned(result),
         };
-        Some(Landed { call, result, records, ran, children: running.children })
+        let (unheard, children) = (running.scope.hear_all(), running.children);
+        Some(Landed { call, result, unheard, records, ran, children })
     }
 
     /// Returns when somebody's time or patience is up.

@@ -349,7 +349,10 @@ impl Turn {
 
     /// Commits that a call has ended, or waits, with what its tool recorded.
     async fn land(&mut self, landed: Landed, active: std::time::Duration) -> Result<(), Halt> {
-        let Landed { call, result, records, ran, children } = landed;
+        let Landed { call, result, unheard, records, ran, children } = landed;
+        for message in unheard {
+            self.heard(call.clone(), message).await?;
+        }
         let record = |(name, data): (Arc<str>, _)| {
             EntryKind::Custom(Custom { name: name.to_string(), call: Some(call.clone()), data })
         };

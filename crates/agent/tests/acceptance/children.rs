@@ -372,7 +372,7 @@ async fn no_sub_agent_is_made_after_the_call() {
     let slot = Arc::clone(&kept);
     let stage = stage([Reply::call("leaks", "{}"), Reply::text("done")]);
     let stage = stage.with(tool("leaks", move |_, cx: ToolContext| {
-        *slot.lock().unwrap() = Some(cx.children.clone());
+        *slot.lock().unwrap() = Some(cx.children);
         async { Ok("".into()) }
     }));
     let agent = stage.agent.clone();
@@ -583,4 +583,35 @@ async fn closing_a_session_ends_sub_agents_too() {
     let (told, ()) = tokio::join!(hear(run), handle.close());
     assert_eq!(told.ending(), Ending::Canceled(CancelReason::Shutdown));
     assert_eq!(told.lines().iter().filter(|line| line.contains("child-1: run_end")).count(), 1);
+}
+
+// Events keep their order when agents really run at the same time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_invariants_hold_with_many_agents_on_many_threads() {
+    for _ in 0..20 {
+        let call = |n: usize| format!(r#"{{"text":"{n}"}}"#);
+        let spends = Reply::text("x").with_usage(usage(3, 1));
+        let reply = (0..8).fold(spends, |reply, n| reply.and_call("ask", call(n)));
+        let stage = stage([reply.clone(), reply, Reply::text("done").with_usage(usage(3, 1))]);
+        let base = stage.agent.clone();
+        let stage = stage.with(tool("ask", move |input: Text, cx: ToolContext| {
+            let steps = (0..3).map(|_| Reply::call("echo", "{}").and_call("echo", "{}"));
+            let script = steps.chain([Reply::text(input.text)]);
+            let (_, mut agent) = like(&base, "child", script.map(|r| r.with_usage(usage(5, 2))));
+            agent.tools.add(Arc::new(echo())).unwrap();
+            async move {
+                cx.output("asking");
+                let child = cx.children.create(child(&agent)).await.unwrap();
+                let answer = child.prompt("say").await.unwrap().text();
+                cx.output("asked");
+                Ok(answer.into())
+            }
+        }));
+        let told = stage.play().await;
+        assert_eq!(told.text(), "done");
+        assert_eq!(told.usage(), usage(9 + 16 * 20, 3 + 16 * 8));
+        for n in 0..16 {
+            assert_eq!(told.result(&format!("call_{}", n + 1)), (n % 8).to_string());
+        }
+    }
 }

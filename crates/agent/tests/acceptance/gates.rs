@@ -1,6 +1,6 @@
 //! Permission, questions, and other things that a call can wait for.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -21,12 +21,11 @@ use crate::support::{
 };
 
 /// A gate made of a function of the call's arguments and what was decided.
-struct Judge<F>(F, Mutex<Vec<String>>);
+struct Judge<F>(F);
 
 #[async_trait]
 impl<F: Fn(&str, Option<&Decision>) -> Verdict + Send + Sync> Gate for Judge<F> {
     async fn review(&self, call: &Review<'_>) -> Verdict {
-        self.1.lock().unwrap().push(call.call.arguments.clone());
         (self.0)(&call.call.arguments, call.decision)
     }
 }
@@ -35,7 +34,7 @@ fn guarded(
     replies: impl IntoIterator<Item = Reply>,
     judge: impl Fn(&str, Option<&Decision>) -> Verdict + Send + Sync + 'static,
 ) -> Stage {
-    let gate = Arc::new(Judge(judge, Mutex::default()));
+    let gate = Arc::new(Judge(judge));
     stage(replies).with(echo()).change(|agent| agent.gate = gate)
 }
 
@@ -330,9 +329,9 @@ async fn a_question_that_nobody_can_answer_ends_the_run() {
     assert_eq!(hear(handle.prompt("again")).await.text(), "fine");
 }
 
-// A question waits through a restart.
+// Detaching from a run does not end its wait.
 #[tokio::test]
-async fn a_question_is_answered_after_the_session_was_opened_again() {
+async fn a_question_is_answered_although_nobody_watches_the_run() {
     let script = [Reply::call("curious", "{}"), Reply::text("done")];
     let stage = stage(script).with(curious());
     let handle = stage.start();
@@ -443,4 +442,49 @@ async fn a_tool_that_waits_for_a_sub_agent_finds_it_again() {
     assert_eq!(model.requests().len(), 2);
     let starts = lines(&told.events, |body| matches!(body, EventBody::AgentStart { .. }));
     assert_eq!(starts, ["child-1: agent_start(call_1)"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_canceled_wait_ends_the_sub_agents_it_waited_for() {
+    let latch = Latch::default();
+    let stage = stage([Reply::call("delegates", "{}")]);
+    let (_, mut child) = like(&stage.agent, "child", [Reply::call("held", "{}")]);
+    child.tools.add(Arc::new(held("held", &latch))).unwrap();
+    let stage = stage.with(tool("delegates", move |_, cx: ToolContext| {
+        let child = Child { agent: child.clone(), key: None, label: None, from: From::Fresh };
+        async move {
+            let child = cx.children.create(child).await.unwrap();
+            child.prompt("do it").id().await.unwrap();
+            Ok(ToolOutput::Waiting(Wake::Agent(child.agent_id())))
+        }
+    }));
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    latch.reached().await;
+    until_waiting(&handle).await;
+    handle.cancel();
+    let told = hear(run).await;
+    assert_eq!(
+        told.lines()[told.lines().len() - 5..],
+        [
+            "child-1: run_end(canceled by parent)",
+            "child-1: agent_end(canceled)",
+            "tool_end(call_1, canceled)",
+            "added(results call_1!=\"canceled before it ended\")",
+            "run_end(canceled by user)",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_gate_that_panics_denies() {
+    let reply = Reply::call("echo", r#"{"text":"bad"}"#).and_call("echo", r#"{"text":"good"}"#);
+    let stage = guarded([reply, Reply::text("done")], |arguments, _| match arguments {
+        r#"{"text":"bad"}"# => panic!("no idea"),
+        _ => allow(),
+    });
+    let told = stage.play().await;
+    assert_eq!(told.ends(), ["tool_end(call_1, denied)", "tool_end(call_2, ok)"]);
+    assert_eq!(told.result("call_1"), "denied: the gate panicked: no idea");
+    assert_eq!(told.text(), "done");
 }

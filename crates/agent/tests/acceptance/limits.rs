@@ -249,7 +249,6 @@ async fn run_time_adds_up_over_steps() {
     assert_eq!(told.ending(), Ending::Limit(LimitKind::RunTime));
     assert!(began.elapsed() <= Duration::from_millis(7_100), "{:?}", began.elapsed());
     assert_eq!(told.ends().len(), 3);
-    // A new run has its own time.
 }
 
 // The clock of a call stands still while a sub-agent is at work.

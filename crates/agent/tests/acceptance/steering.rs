@@ -156,7 +156,7 @@ async fn what_is_posted_to_an_idle_agent_is_a_draft_and_is_not_said_later() {
     let op = op(OpKind::Queue("draft".into()));
     handle.post(op.clone()).await.unwrap();
     let state = handle.wait_for(|state| !state.drafts.is_empty()).await.unwrap();
-    assert_eq!(state.drafts, [op.clone()]);
+    assert_eq!(state.drafts, std::slice::from_ref(&op));
     let told = hear(handle.prompt("on")).await;
     assert_eq!(deliveries(&told), ["turn_end(end_turn)", "run_end(done)"]);
     assert_eq!(handle.state().drafts, [op]);
@@ -504,12 +504,13 @@ async fn a_busy_agent_may_give_up_for_a_new_prompt() {
 // A prompt that waits for the run before it is not lost with its handle.
 #[tokio::test(start_paused = true)]
 async fn a_prompt_that_cancels_the_run_before_it_outlives_its_handle() {
-    let gate = Gate::default();
-    let stage = stage([Reply::text("late").held_by(&gate), Reply::text("fine")]);
+    let latch = Latch::default();
+    let script = [Reply::call("held", "{}"), Reply::text("fine")];
+    let stage = stage(script).with(held("held", &latch));
     let handle = stage.start();
     let mut events = handle.subscribe(100);
     drop(handle.prompt("go"));
-    gate.reached().await;
+    latch.reached().await;
     drop(handle.prompt_with("more", Busy::CancelPrevious));
     drop(handle);
     let mut ends = Vec::new();
@@ -654,4 +655,50 @@ async fn what_an_agent_does_can_be_watched() {
     assert_eq!((state.phase, state.run), (Phase::Idle, None));
     assert_eq!(state.pending_calls, []);
     let _ = Arc::clone(&state);
+}
+
+// Whatever is said at whatever moment: the invariants hold, and the next prompt works.
+#[tokio::test(start_paused = true)]
+async fn a_run_may_be_interrupted_at_any_moment() {
+    for moment in 0..60 {
+        for what in 0..4 {
+            let call = || Reply::call("echo", "{}").and_call("slow", "{}").and_call("echo", "{}");
+            let slow = tool("slow", |_, _| async {
+                for _ in 0..10 {
+                    tokio::task::yield_now().await;
+                }
+                Ok("slow".into())
+            });
+            let stage =
+                stage([call(), call(), Reply::text("a"), Reply::text("b"), Reply::text("c")])
+                    .with(echo())
+                    .with(slow)
+                    .change(|agent| agent.tool_execution = ToolExecution::Sequential);
+            let handle = stage.start();
+            let run = handle.prompt("go");
+            let interrupts = async {
+                for _ in 0..moment {
+                    tokio::task::yield_now().await;
+                }
+                match what {
+                    0 => handle.cancel(),
+                    1 => drop(handle.steer("hey").await),
+                    2 => drop(handle.queue("hey").await),
+                    _ => drop(handle.follow_up("hey").await),
+                }
+            };
+            let (told, ()) = tokio::join!(hear(run), interrupts);
+            let ending = told.ending();
+            let wanted = [Ending::Done, Ending::Canceled(CancelReason::User)];
+            assert!(wanted.contains(&ending), "{ending:?} at {moment} of {what}");
+            assert!(what == 0 || ending == Ending::Done, "{moment} of {what}");
+            let outcome = told.outcome.unwrap();
+            assert_eq!(outcome.undelivered, [], "{moment} of {what}");
+            let said = conversation(&handle).iter().filter(|line| *line == "user \"hey\"").count();
+            assert!(said <= 1 && handle.state().drafts.is_empty());
+            stage.model.push(Reply::text("d"));
+            let again = hear(handle.prompt("again")).await;
+            assert_eq!(again.ending(), Ending::Done, "{moment} of {what}");
+        }
+    }
 }

@@ -386,7 +386,9 @@ pub(crate) fn held(
     })
 }
 
-static LOGS: Mutex<Vec<(SessionId, Memory, Weak<dyn SessionLog>)>> = Mutex::new(Vec::new());
+type Known = (SessionId, Memory, Weak<dyn SessionLog>);
+
+static LOGS: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
 /// A memory whose logs a test may read while they are in use.
 #[derive(Debug, Default)]

@@ -528,8 +528,7 @@ async fn the_result_of_a_call_may_hold_more_than_text() {
     ));
     stage.play().await;
     let request = &stage.model.requests()[1];
-    let Some(Message::Results(results)) = request.messages.iter().last().map(|message| &**message)
-    else {
+    let Some(Message::Results(results)) = request.messages.last().map(|message| &**message) else {
         panic!("results come last")
     };
     assert_eq!(text_of(&results[0].content), "an image");

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bowline_agent::entry::{CallStatus, Ending, Entry, EntryKind};
+use bowline_agent::event::{Event, EventBody};
 use bowline_agent::id::{AgentId, OpId};
-use bowline_agent::journal::Store as _;
+use bowline_agent::journal::{Pos, Store as _};
 use bowline_agent::tool::Recovery;
-use bowline_agent::{Agent, Spent};
+use bowline_agent::{Agent, Projection, Spent};
 use bowline_llm::chat::{Codec, Dialect};
 use bowline_llm::scripted::{Reply, ScriptedModel};
 use bowline_llm::{
@@ -511,6 +512,20 @@ fn nothing_is_open(cut: &World) {
         }
     }
     assert_eq!(open, HashSet::new(), "runs left open");
+}
+
+/// Checks that the committed events of a session are those that its log tells.
+pub(crate) fn check_events(events: &[Arc<Event>], world: &World) {
+    let mut projection = Projection::new(World::session());
+    let log = world.log();
+    let entries = (0..).map(Pos).zip(&log);
+    let expected = entries.flat_map(|(pos, entry)| projection.apply(pos, entry));
+    // A turn begins before its entry is there.
+    let is_live = |event: &Event| matches!(event.body, EventBody::TurnStart {});
+    let expected: Vec<Event> = expected.filter(|event| !is_live(event)).collect();
+    let committed = events.iter().filter(|event| event.pos.is_some());
+    let committed: Vec<Event> = committed.map(|event| Event::clone(event)).collect();
+    assert_eq!(committed, expected);
 }
 
 /// Returns what a log says, in short, to look at.
