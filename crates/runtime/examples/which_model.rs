@@ -6,18 +6,17 @@
 use std::error::Error;
 
 use bowline_runtime::Runtime;
+use bowline_runtime::config::Said;
 use bowline_runtime::environment::Environment;
-use bowline_runtime::provider::{self, ModelName};
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let assignments: Vec<String> = std::env::args().skip(1).collect();
-    let runtime = Runtime::new(Environment::read()?, &assignments)?;
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let said = Said { assignments: std::env::args().skip(1).collect(), ..Said::default() };
+    let runtime = Runtime::new(Environment::read()?, &said)?;
     println!("sessions: {}", runtime.sessions().root().display());
     println!("permission mode without a person: {:?}", runtime.mode(false));
-    let file = runtime.folders.config.join("config.toml");
-    let named = provider::default_model(&runtime.config, &runtime.environment, &file);
-    match named.and_then(|name| ModelName::parse(&name)) {
-        Ok(name) => println!("model: {} of {}", name.model, name.provider),
+    match runtime.pick(None).await {
+        Ok(picked) => println!("model: {} of {}", picked.name.model, picked.name.provider),
         Err(error) => println!("no model: {error}"),
     }
     Ok(())

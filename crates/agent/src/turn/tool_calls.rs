@@ -113,6 +113,11 @@ impl Turn {
             (CallStatus::Canceled, "canceled: another tool ended the run".to_owned())
         } else if let Some(hit) = &run.limit {
             (CallStatus::Skipped, format!("skipped: the limit {} is reached", hit.limit.as_str()))
+        } else if self.conversation.is_void() {
+            (
+                CallStatus::Skipped,
+                "skipped: the reply that asked for it was not completed".to_owned(),
+            )
         } else if run.is_steered() {
             (CallStatus::Skipped, "skipped: the user said something first".to_owned())
         } else {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use bowline::llm::scripted::{Reply, ScriptedModel};
 use bowline::llm::{Model, Usage};
 use bowline::runtime::Runtime;
+use bowline::runtime::config::Said;
 use bowline::runtime::environment::Environment;
-use bowline::runtime::provider::{self, ModelName};
+use bowline::runtime::provider::{self, ModelName, Picked};
 
 pub(crate) type Result<T = (), E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
@@ -18,9 +19,10 @@ pub(crate) fn model(script: impl IntoIterator<Item = Reply>) -> Result<Arc<dyn M
     match std::env::args().nth(1) {
         None => Ok(Arc::new(ScriptedModel::new(script))),
         Some(name) => {
-            let runtime = Runtime::new(Environment::read()?, &[])?;
-            let name = ModelName::parse(&name)?;
-            Ok(provider::model(&name, &runtime.config, &runtime.environment)?)
+            let runtime = Runtime::new(Environment::read()?, &Said::default())?;
+            let name = ModelName::resolve(&name, &runtime.config)?;
+            let picked = Picked { name, found: None };
+            Ok(provider::model(&picked, &runtime.config, &runtime.environment)?)
         }
     }
 }
