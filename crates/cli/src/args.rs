@@ -19,6 +19,8 @@ pub(crate) enum Command {
     /// Do a task and print the answer.
     #[command(alias = "e", alias = "run")]
     Exec(Box<Exec>),
+    /// Do a small task in a scratch folder and show every step.
+    Demo(Demo),
     /// List, show, check and delete sessions, and say something to a running one.
     #[command(alias = "session")]
     Sessions(Sessions),
@@ -109,6 +111,23 @@ pub(crate) enum Events {
     Lifecycle,
     /// All of them.
     Full,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Demo {
+    /// Which demonstration.
+    #[arg(default_value = "agentic")]
+    pub(crate) which: Demonstration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Demonstration {
+    /// One agent, its tools, and a test that fails.
+    Agentic,
+    /// A plan that is carried out (not there yet).
+    PlanExecute,
+    /// An agent that delegates (not there yet).
+    Delegate,
 }
 
 #[derive(Debug, clap::Args)]

@@ -2,6 +2,7 @@
 
 mod args;
 mod config;
+mod demo;
 mod doctor;
 mod exec;
 mod exit;
@@ -49,6 +50,7 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     let code = match args.command {
         Command::Exec(exec) => tokio.block_on(exec::run(*exec)),
+        Command::Demo(demo) => tokio.block_on(demo::run(demo)),
         Command::Sessions(sessions) => tokio.block_on(sessions::run(sessions)),
         Command::Config(config) => config::run(&config),
         Command::Doctor(doctor) => tokio.block_on(doctor::run(&doctor)),

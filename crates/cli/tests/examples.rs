@@ -50,7 +50,6 @@ examples! {
     readme => "42",
     turns_over_http => "usage",
     idle_sessions => "bytes each",
-    demo => "now the test passes",
     seed_000 => "all of it holds",
     seed_001 => "all of it holds",
     seed_002 => "all of it holds",

@@ -533,3 +533,17 @@ fn sessions_are_listed_and_deleted() {
     let (code, _, err) = home.run(&["sessions", "delete", &ids[0]]);
     assert_eq!(code, 2, "{err}");
 }
+
+#[test]
+fn the_demonstration_does_its_task_for_real() {
+    let provider = says("never asked");
+    let home = Home::new(&provider);
+    let mut command = home.bowline();
+    let output = command.arg("demo").env("TMPDIR", home.path("home")).output().unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{out}");
+    assert!(out.contains("The model of this demonstration is a script"), "{out}");
+    assert!(out.contains("FAILED: 5 is not 7") && out.contains("ok: the average is 7"), "{out}");
+    assert!(out.contains("every hash fits"), "{out}");
+    assert_eq!(home.run(&["demo", "delegate"]).0, 2);
+}
