@@ -289,7 +289,8 @@ impl SessionHandle {
     }
 
     /// Subscribes to the events of this agent and those below it. A reader that falls more than
-    /// `buffer` events behind gets a gap; a slow reader never delays an agent.
+    /// `buffer` events behind gets a [`Gap`](crate::event::EventBody::Gap); a slow reader never
+    /// delays an agent.
     pub fn subscribe(&self, buffer: usize) -> mpsc::Receiver<Arc<Event>> {
         self.shared.session.hub.subscribe(self.shared.meta.id, buffer)
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bowline_agent::entry::Ending;
 use bowline_agent::event::{EventBody, Phase};
 use bowline_agent::id::{OpId, Source, SystemSource};
+use bowline_agent::journal::Pos;
 use bowline_agent::op::{CancelReason, Op, OpKind};
 use bowline_agent::tool::{ToolContext, ToolError};
 use bowline_agent::{AgentError, Busy, SessionHandle, ToolExecution};
@@ -588,18 +589,60 @@ async fn a_slow_reader_gets_a_gap_and_delays_nobody() {
     while let Ok(event) = slow.try_recv() {
         seen.push(event);
     }
-    assert_eq!(seen.len(), 3, "the last place is kept for the gap");
-    hear(handle.prompt("more")).await;
+    // The reader learns of the gap although nothing follows it, and where to read on in the log.
+    assert_eq!(seen.len(), 5);
+    let first = &told.events[4];
+    let from = first.pos.unwrap_or_else(|| Pos(first.after.unwrap().0 + 1));
+    assert_eq!(seen[4].body, EventBody::Gap { missed: 1, from, until: None });
+    assert!(seen[..4].iter().all(|event| event.pos.is_none_or(|pos| pos <= from)));
+
+    let more = hear(handle.prompt("more")).await;
     let gap = slow.recv().await.unwrap();
-    let EventBody::Gap { missed } = gap.body else { panic!("{gap:?}") };
-    assert_eq!(missed as usize, told.events.len() - seen.len());
-    // Where to read on in the log is known: behind what was seen last.
-    let after = gap.after.unwrap();
-    assert!(after >= told.events.last().unwrap().pos.unwrap());
-    assert_eq!(
-        slow.recv().await.unwrap().body,
-        EventBody::RunStart { model: "scripted/script".into() }
-    );
+    let last = told.events.last().unwrap().pos.unwrap();
+    let (missed, until) = (told.events.len() as u64 - 4, Some(Pos(last.0 + 1)));
+    assert_eq!(gap.body, EventBody::Gap { missed, from, until });
+    assert_eq!((gap.pos, gap.after), (None, Some(last)));
+    assert_eq!(slow.recv().await.unwrap(), more.events[0]);
+}
+
+// However small the buffer: what is told, with what the gaps count and name, is everything.
+#[tokio::test]
+async fn gaps_name_all_that_is_missing() {
+    for buffer in 0..6 {
+        let call = || Reply::call("echo", "{}");
+        let stage = stage([call(), Reply::text("a"), call(), Reply::text("b"), call()]);
+        stage.model.push(Reply::text("c"));
+        let handle = stage.with(echo()).start();
+        let (mut slow, mut fast) = (handle.subscribe(buffer), handle.subscribe(1000));
+        let (mut told, mut missed) = (Vec::new(), 0);
+        let mut gaps = Vec::new();
+        for prompt in ["go", "more", "again"] {
+            hear(handle.prompt(prompt)).await;
+            while let Ok(event) = slow.try_recv() {
+                match event.body {
+                    EventBody::Gap { missed: 1, from, until: None } => gaps.push((from, None)),
+                    EventBody::Gap { missed: more, from, until } => {
+                        assert_eq!(gaps.pop(), Some((from, None)));
+                        gaps.push((from, until));
+                        missed += usize::try_from(more).unwrap();
+                    }
+                    _ => told.push((told.len() + missed, event)),
+                }
+            }
+        }
+        let mut all = Vec::new();
+        while let Ok(event) = fast.try_recv() {
+            all.push(event);
+        }
+        assert_eq!(gaps.len(), 3, "a gap after each run");
+        assert!(told.len() + missed < all.len(), "the last gap goes on");
+        assert!(told.iter().all(|(index, event)| *event == all[*index]));
+        for (index, event) in all.iter().enumerate() {
+            let is_named = |pos| gaps.iter().any(|(a, b)| *a <= pos && b.is_none_or(|b| pos < b));
+            let is_told = told.iter().any(|(told, _)| *told == index);
+            assert!(is_told || event.pos.is_none_or(is_named), "{event:?}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
