@@ -5,14 +5,14 @@ mod totals;
 
 use std::sync::Arc;
 
-use bowline_llm::{CallId, Message, MessageRef, Messages, RawJson, ToolBlock, ToolCall};
+use bowline_llm::{CallId, Message, MessageRef, Messages, ToolBlock, ToolCall};
 
 use crate::entry::{CallEnded, Created, Ending, Entry, EntryKind, LimitHit, RunError, Wake};
 use crate::id::{EntryId, OpId, RunId};
 use crate::journal::Seq;
 use crate::limits::Limits;
 use crate::op::{CancelReason, Op};
-use crate::tool::Waked;
+use crate::tool::{Records, Waked};
 
 use context::Context;
 pub(crate) use context::{hash_text, hash_tools, is_stored};
@@ -283,7 +283,7 @@ impl Conversation {
         (&self.context.tools, &self.context.tools_hash)
     }
 
-    pub(crate) fn records(&self) -> &rpds::VectorSync<(Arc<str>, RawJson)> {
+    pub(crate) fn records(&self) -> &Records {
         &self.context.records
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use bowline_llm::{
-    AssistantMessage, AssistantPart, CallId, Message, MessageRef, Messages, Part, RawJson,
-    StopReason, ToolBlock, ToolResult, UserMessage, text_of,
+    AssistantMessage, AssistantPart, CallId, Message, MessageRef, Messages, Part, StopReason,
+    ToolBlock, ToolResult, UserMessage, text_of,
 };
 
 use crate::entry::{
@@ -17,7 +17,7 @@ use crate::entry::{
 use crate::memory::hex;
 use crate::op::{CancelReason, OpKind};
 use crate::orchestrator::Purpose;
-use crate::tool::Waked;
+use crate::tool::{Records, Waked};
 
 use super::{Call, CallState, Last, OpenRun};
 
@@ -32,7 +32,7 @@ pub(super) struct Context {
     pub(super) run: Option<OpenRun>,
     pub(super) batch: Vec<Call>,
     pub(super) last: Last,
-    pub(super) records: rpds::VectorSync<(Arc<str>, RawJson)>,
+    pub(super) records: Records,
     pub(super) tokens: u64,
     // What was said while calls were open: it comes after their results.
     deferred: Vec<MessageRef>,
@@ -131,7 +131,13 @@ impl Context {
                 self.tools = changed.tools.0.clone();
             }
             EntryKind::Custom(custom) => {
-                self.records.push_back_mut((custom.name.as_str().into(), custom.data.clone()));
+                let data = custom.data.clone();
+                if let Some(of_name) = self.records.get_mut(custom.name.as_str()) {
+                    of_name.push_back_mut(data);
+                } else {
+                    let first = std::iter::once(data).collect();
+                    self.records.insert_mut(custom.name.as_str().into(), first);
+                }
             }
             // The run is taken by whoever folds its end into the totals; money is folded there too.
             EntryKind::RunEnded(_)
