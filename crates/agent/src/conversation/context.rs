@@ -42,8 +42,8 @@ pub(super) struct Context {
     answer: Vec<Arc<AssistantMessage>>,
     goes_on: bool,
     calls: HashSet<CallId>,
-    // Whether a message has parts that are kept elsewhere.
-    pub(super) stored: bool,
+    // The places of messages that have parts which are kept elsewhere.
+    pub(super) stored: Vec<usize>,
     // What a prompt is said together with.
     preface: Option<Arc<UserMessage>>,
 }
@@ -290,12 +290,11 @@ impl Context {
             }
             None => message,
         };
-        self.stored |= message.content.iter().any(is_stored);
         let message = MessageRef::from(Message::User(message));
         if self.batch.iter().any(Call::is_open) {
             self.deferred.push(message);
         } else {
-            self.messages.push_back_mut(message);
+            self.push(message);
             self.last = Last::Said;
         }
     }
@@ -325,8 +324,7 @@ impl Context {
         }
         self.answer.push(Arc::clone(&said.message));
         if !said.message.content.is_empty() {
-            self.messages
-                .push_back_mut(MessageRef::from(Message::Assistant(Arc::clone(&said.message))));
+            self.push(MessageRef::from(Message::Assistant(Arc::clone(&said.message))));
         }
         self.batch = said.message.tool_calls().map(Call::from).collect();
         self.calls.extend(said.message.tool_calls().map(|call| call.id.clone()));
@@ -352,7 +350,7 @@ impl Context {
             Some(Broken::Stopped) | None => "stopped here by the user",
         };
         let kept = AssistantMessage::text(format!("{text}\n\n[{why}]"));
-        self.messages.push_back_mut(MessageRef::from(Message::Assistant(Arc::new(kept))));
+        self.push(MessageRef::from(Message::Assistant(Arc::new(kept))));
         self.answer.push(Arc::clone(&said.message));
     }
 
@@ -364,7 +362,6 @@ impl Context {
             let message = format!("a tool ended the run: {}", text_of(&ended.content));
             run.fatal.get_or_insert(RunError { kind: RunErrorKind::Tool, message });
         }
-        self.stored |= ended.content.iter().any(is_stored);
         if !self.set_state(&ended.call, CallState::Ended(ended.clone()))
             || self.batch.iter().any(Call::is_open)
         {
@@ -381,13 +378,21 @@ impl Context {
                 None
             }
         });
-        self.messages.push_back_mut(MessageRef::from(Message::Results(results.collect())));
+        let results = MessageRef::from(Message::Results(results.collect()));
+        self.push(results);
         self.last = Last::Results;
         self.stop = None;
-        for message in self.deferred.drain(..) {
-            self.messages.push_back_mut(message);
+        for message in std::mem::take(&mut self.deferred) {
+            self.push(message);
             self.last = Last::Said;
         }
+    }
+
+    fn push(&mut self, message: MessageRef) {
+        if has_stored(&message) {
+            self.stored.push(self.messages.len());
+        }
+        self.messages.push_back_mut(message);
     }
 
     /// The first wake counts; a later one finds the call no longer waiting.
@@ -464,4 +469,14 @@ fn hash(bytes: &[u8]) -> String {
 /// Tells whether a part is kept elsewhere.
 pub(crate) fn is_stored(part: &Part) -> bool {
     matches!(part, Part::Stored(_))
+}
+
+fn has_stored(message: &Message) -> bool {
+    match message {
+        Message::User(said) => said.content.iter().any(is_stored),
+        Message::Results(results) => {
+            results.iter().any(|result| result.content.iter().any(is_stored))
+        }
+        Message::Assistant(_) => false,
+    }
 }

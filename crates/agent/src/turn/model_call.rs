@@ -73,7 +73,7 @@ impl Turn {
         Request {
             system: snapshot.system,
             tools: snapshot.tools,
-            messages: snapshot.messages,
+            messages: self.bodies.fill(snapshot.messages),
             effort: self.agent.effort,
             max_output_tokens: None,
             cache_key: Some(self.meta.id.to_string().into()),

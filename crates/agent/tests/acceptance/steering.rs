@@ -145,7 +145,7 @@ async fn an_idle_agent_takes_no_message_through_its_handle() {
             hear(handle.prompt("go")).await;
         }
     }
-    assert_eq!(handle.state().drafts, []);
+    assert_eq!(handle.state().drafts[..], []);
     assert_eq!(conversation(&handle), ["user \"go\"", "assistant \"done\""]);
 }
 
@@ -157,10 +157,10 @@ async fn what_is_posted_to_an_idle_agent_is_a_draft_and_is_not_said_later() {
     let op = op(OpKind::Queue("draft".into()));
     handle.post(op.clone()).await.unwrap();
     let state = handle.wait_for(|state| !state.drafts.is_empty()).await.unwrap();
-    assert_eq!(state.drafts, std::slice::from_ref(&op));
+    assert_eq!(state.drafts[..], std::slice::from_ref(&op)[..]);
     let told = hear(handle.prompt("on")).await;
     assert_eq!(deliveries(&told), ["turn_end(end_turn)", "run_end(done)"]);
-    assert_eq!(handle.state().drafts, [op]);
+    assert_eq!(handle.state().drafts[..], [op]);
     assert_eq!(
         conversation(&handle),
         ["user \"go\"", "assistant \"a\"", "user \"on\"", "assistant \"b\""]
@@ -338,7 +338,7 @@ async fn a_steer_posted_twice_from_elsewhere_arrives_once() {
     assert_eq!(delivered.count(), 1);
     inbox.post(op).await.unwrap();
     hear(handle.prompt("on")).await;
-    assert_eq!(handle.state().drafts, []);
+    assert_eq!(handle.state().drafts[..], []);
     assert_eq!(conversation(&handle)[4..], ["user \"on\"", "assistant \"c\""]);
     assert_eq!(inbox.take().await.unwrap(), []);
     drop(events.recv().await);
