@@ -83,8 +83,8 @@ impl Hub {
     pub(crate) fn new(session: SessionId, log: &[(Pos, Entry)], tip: Pos) -> Self {
         let mut projection = Projection::new(session);
         let mut ledger = Ledger::default();
-        for (pos, entry) in log {
-            projection.apply(*pos, entry);
+        for (_, entry) in log {
+            projection.pass(entry);
             ledger.apply(entry);
         }
         let inner =
@@ -108,7 +108,7 @@ impl Hub {
     /// Publishes an event that follows from no entry.
     pub(crate) fn live(&self, meta: &Arc<AgentMeta>, ts: Timestamp, live: Live) {
         let mut inner = self.lock();
-        if inner.listeners.is_empty() {
+        if !inner.is_heard() {
             return;
         }
         let (run, turn) = inner.projection.place(meta.id);
@@ -191,10 +191,16 @@ impl Inner {
         if self.has(pos) {
             return;
         }
+        // Whoever begins to listen later finds in the log what was committed by then.
+        let is_heard = self.is_heard();
         let mut events = Vec::new();
         for (at, entry) in (pos.0..).map(Pos).zip(entries) {
             self.ledger.apply(entry);
-            events.extend(self.projection.apply_live(at, entry).into_iter().map(Arc::new));
+            if is_heard {
+                events.extend(self.projection.apply_live(at, entry).into_iter().map(Arc::new));
+            } else {
+                self.projection.pass(entry);
+            }
         }
         let end = Pos(pos.0 + entries.len() as u64);
         self.parked.insert(pos, Parked { end, events });
@@ -215,6 +221,12 @@ impl Inner {
     fn take_ready(&mut self) -> Option<Parked> {
         let first = self.parked.first_entry()?;
         (*first.key() <= self.next).then(|| first.remove())
+    }
+
+    /// Tells whether somebody listens, and lets go of those who do not any more.
+    fn is_heard(&mut self) -> bool {
+        self.listeners.retain(|listener| !listener.to.is_closed());
+        !self.listeners.is_empty()
     }
 
     fn dispatch(&mut self, event: &Arc<Event>) {

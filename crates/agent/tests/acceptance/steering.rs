@@ -15,8 +15,9 @@ use bowline_llm::{ErrorKind, ModelError};
 use futures::StreamExt;
 use pretty_assertions::assert_eq;
 
+use crate::invariants;
 use crate::support::{
-    Latch, Stage, conversation, echo, hear, held, lines, log_of, stage, tool, usage,
+    Latch, Stage, conversation, echo, hear, held, is_delta, lines, log_of, stage, tool, usage,
 };
 
 /// What was queued, delivered and ended, and the turns between.
@@ -643,6 +644,28 @@ async fn gaps_name_all_that_is_missing() {
             assert!(is_told || event.pos.is_none_or(is_named), "{event:?}");
         }
     }
+}
+
+// What nobody heard is known nevertheless: the rest of the run is told as it is in the log.
+#[tokio::test]
+async fn who_listens_late_hears_the_rest() {
+    let latch = Latch::default();
+    let calls = Reply::call("held", "{}").and_call("echo", "{}");
+    let stage = stage([calls, Reply::text("done")]).with(held("held", &latch)).with(echo());
+    let handle = stage.start();
+    drop(handle.prompt("go"));
+    latch.reached().await;
+    let mut late = handle.subscribe(100);
+    latch.open();
+    handle.wait_for(|state| state.latest.is_some()).await.unwrap();
+    let mut events = Vec::new();
+    while let Ok(event) = late.try_recv() {
+        events.push(event);
+    }
+    let told = lines(&events, |body| !matches!(body, EventBody::Status { .. }) && !is_delta(body));
+    assert!(told.contains(&"tool_end(call_1, ok)".to_owned()), "{told:?}");
+    assert_eq!(told.last().unwrap(), "run_end(done)");
+    invariants::check_log(&events, &handle).await;
 }
 
 #[tokio::test(start_paused = true)]
