@@ -84,7 +84,8 @@ pub struct Children {
 /// What a sub-agent is to be.
 #[derive(Debug, Clone)]
 pub struct Child {
-    /// What it is made of. Store, source of ids and whether it is attended are the parent's,
+    /// What it is made of. Store, source of ids, secrets and whether it is attended are the
+    /// parent's,
     /// whatever stands here.
     pub agent: Agent,
     /// Tells the children of one call apart, so that a call that runs again finds each of them.
@@ -212,6 +213,7 @@ impl Children {
         let agent = Agent {
             store: Arc::clone(&scope.agent.store),
             source: Arc::clone(&scope.agent.source),
+            redaction: scope.agent.redaction.clone(),
             attended: scope.agent.attended,
             ..child.agent
         };

@@ -5,7 +5,7 @@ mod totals;
 
 use std::sync::Arc;
 
-use bowline_llm::{CallId, Messages, ToolBlock, ToolCall};
+use bowline_llm::{CallId, Effort, Messages, ToolBlock, ToolCall};
 
 use crate::entry::{CallEnded, Created, Ending, Entry, EntryKind, LimitHit, RunError, Wake};
 use crate::id::{EntryId, OpId, RunId};
@@ -45,6 +45,8 @@ pub struct OpenRun {
     pub id: RunId,
     /// The model it asks, as `provider/model`.
     pub model: String,
+    /// How hard that is asked to think.
+    pub effort: Option<Effort>,
     /// Its limits.
     pub limits: Limits,
     /// Model calls so far, a wrap-up call not counted.
@@ -266,13 +268,23 @@ impl Conversation {
     }
 
     /// Tells whether the last reply was stopped before it was whole.
-    pub(crate) fn was_stopped(&self) -> bool {
-        self.context.was_stopped()
+    pub(crate) fn was_out_of_time(&self) -> bool {
+        self.context.was_out_of_time()
     }
 
     /// Returns why the last reply is no answer, if it is none.
     pub(crate) fn ending(&self) -> Ending {
         self.context.ending()
+    }
+
+    /// Tells whether the latest reply is none that counts: its calls are not to be run.
+    pub(crate) fn is_void(&self) -> bool {
+        self.context.is_void()
+    }
+
+    /// Tells whether the model was told where it is.
+    pub(crate) fn is_placed(&self) -> bool {
+        self.context.is_placed
     }
 
     pub(crate) fn system(&self) -> (&Arc<str>, &str) {

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::de::Error as _;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -166,6 +165,12 @@ pub struct RunStarted {
     pub tools: Recorded<Tools>,
     /// The limits of the run.
     pub limits: Limits,
+    /// How many tokens a request to the model and its answer may have together, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u64>,
+    /// The name of the orchestrator that began the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub orchestrator: Option<String>,
 }
 
 /// A value that is written in full only when it differs from the last one in the log.
@@ -268,8 +273,10 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Broken {
-    /// The run was cancelled or ran out of time.
+    /// The run was cancelled.
     Stopped,
+    /// The time of the run was up.
+    OutOfTime,
     /// The call failed.
     Failed {
         /// What kind of failure it was.
@@ -653,13 +660,14 @@ impl<'de> Deserialize<'de> for Entry {
         let Form { v, id, parent, at, agent, critical, active_ms, kind, data } =
             Form::deserialize(deserializer)?;
         // A later form of a known kind is no known kind: it is kept, not guessed at.
-        let kind = if v == VERSION {
-            EntryKind::read(&kind, data).map_err(|error| {
-                D::Error::custom(format_args!("entry {id} of kind {kind}: {error}"))
-            })?
-        } else {
-            EntryKind::Unknown { kind: kind.into(), data: data.to_owned().into() }
-        };
+        let known = if v <= VERSION { EntryKind::read(&kind, data).ok() } else { None };
+        // One of a known kind that cannot be read says something that only a later version knows.
+        // Damage it is not: the log's hashes would have shown that.
+        let critical = critical || (known.is_none() && v <= VERSION);
+        let kind = known.unwrap_or_else(|| EntryKind::Unknown {
+            kind: kind.into(),
+            data: data.to_owned().into(),
+        });
         Ok(Self { v, id, parent, at, agent, critical, active_ms, kind })
     }
 }

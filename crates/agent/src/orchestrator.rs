@@ -13,6 +13,11 @@ use crate::entry::Wake;
 /// process. It cannot corrupt a history, because the loop does what it says only through commits
 /// that keep the history whole.
 pub trait Orchestrator: Send + Sync {
+    /// Returns a name for the log.
+    fn name(&self) -> &str {
+        "custom"
+    }
+
     /// Returns the next step.
     fn next(&self, conversation: &Conversation) -> NextStep;
 }
@@ -55,6 +60,10 @@ pub enum Purpose {
 pub struct React;
 
 impl Orchestrator for React {
+    fn name(&self) -> &str {
+        "react"
+    }
+
     fn next(&self, conversation: &Conversation) -> NextStep {
         if conversation.run().is_none() {
             return NextStep::Rest;

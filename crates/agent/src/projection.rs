@@ -229,6 +229,7 @@ impl Agent {
                 before.first_run = !self.has_run && self.parent.is_some();
                 self.has_run = true;
                 self.run = Some(started.run);
+                self.window = started.context_window;
                 self.turn = 0;
                 self.in_turn = false;
             }

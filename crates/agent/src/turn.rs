@@ -214,7 +214,7 @@ impl Turn {
     fn is_out_of_time(&self) -> bool {
         let is_ending =
             |run: &OpenRun| run.canceled.is_some() || run.limit.is_some() || run.fatal.is_some();
-        self.conversation.was_stopped() && !self.conversation.run().is_none_or(is_ending)
+        self.conversation.was_out_of_time() && !self.conversation.run().is_none_or(is_ending)
     }
 
     /// Commits that a limit was reached.
@@ -245,7 +245,9 @@ impl Turn {
             effort: self.agent.effort,
             system: Recorded { hash: system_hash, value: None },
             tools: Recorded { hash: tools_hash, value: None },
-            limits: self.agent.limits.clone(),
+            limits: self.agent.limits.sane(),
+            context_window: self.agent.model.info().context_window,
+            orchestrator: Some(self.agent.orchestrator.name().to_owned()),
         };
         if is_new {
             started.system.value = Some(system);
@@ -259,7 +261,7 @@ impl Turn {
             }
         }
         kinds.push(EntryKind::RunStarted(started));
-        if is_new && !self.agent.context.is_empty() {
+        if !self.conversation.is_placed() && !self.agent.context.is_empty() {
             let message = Input::from(self.agent.context.clone()).0;
             kinds.push(EntryKind::User(UserSaid { message, via: Via::Context, op: None }));
         }

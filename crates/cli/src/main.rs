@@ -1,8 +1,11 @@
 //! The `bowline` command.
 
 mod args;
+mod config;
+mod doctor;
 mod exec;
 mod exit;
+mod output;
 mod print;
 mod sessions;
 
@@ -47,6 +50,8 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
     let code = match args.command {
         Command::Exec(exec) => tokio.block_on(exec::run(*exec)),
         Command::Sessions(sessions) => tokio.block_on(sessions::run(sessions)),
+        Command::Config(config) => config::run(&config),
+        Command::Doctor(doctor) => tokio.block_on(doctor::run(&doctor)),
     };
     // A tool that hangs in a thread of its own must not keep the process.
     tokio.shutdown_background();

@@ -44,6 +44,8 @@ pub(super) struct Context {
     calls: HashSet<CallId>,
     // The places of messages that have parts which are kept elsewhere.
     pub(super) stored: Vec<usize>,
+    // Whether the model was told where it is.
+    pub(super) is_placed: bool,
     // What a prompt is said together with.
     preface: Option<Arc<UserMessage>>,
 }
@@ -59,13 +61,19 @@ impl Context {
             EntryKind::User(said) => {
                 self.deliver(said.op);
                 match said.via {
-                    Via::Context => self.preface = Some(Arc::clone(&said.message)),
+                    Via::Context => {
+                        self.preface = Some(Arc::clone(&said.message));
+                        self.is_placed = true;
+                    }
                     Via::Continue => self.go_on(&said.message),
                     Via::Prompt | Via::Turn => {
                         if let (Some(run), Via::Prompt) = (&mut self.run, said.via)
                             && run.prompt.is_none()
                         {
                             run.prompt = said.op;
+                        }
+                        if self.run.is_none() {
+                            self.skip_open_calls();
                         }
                         self.say(Arc::clone(&said.message));
                     }
@@ -151,7 +159,8 @@ impl Context {
         self.run.take()
     }
 
-    /// Ends the calls that are open at the entry a rewind went back to.
+    /// Ends the calls that are open where something else begins: a rewind went back to before they
+    /// ended.
     pub(super) fn skip_open_calls(&mut self) {
         let open = self.batch.iter().filter(|call| call.is_open()).map(|call| call.id().clone());
         for call in open.collect::<Vec<_>>() {
@@ -182,8 +191,22 @@ impl Context {
         }
     }
 
-    pub(super) fn was_stopped(&self) -> bool {
-        matches!(self.stop, Some((_, Some(Broken::Stopped))))
+    pub(super) fn was_out_of_time(&self) -> bool {
+        matches!(self.stop, Some((_, Some(Broken::OutOfTime))))
+    }
+
+    /// Tells whether the latest reply is none that counts: its calls are not to be run.
+    pub(super) fn is_void(&self) -> bool {
+        matches!(
+            self.stop,
+            Some((
+                StopReason::Refused
+                    | StopReason::Canceled
+                    | StopReason::Error
+                    | StopReason::Other(_),
+                None
+            ))
+        )
     }
 
     /// Returns how a run ends that settles now.
@@ -191,7 +214,9 @@ impl Context {
         let failed = |kind, message: String| Ending::Failed(RunError { kind, message });
         match &self.stop {
             None => Ending::Done,
-            Some((_, Some(Broken::Stopped))) => Ending::Canceled(CancelReason::User),
+            Some((_, Some(Broken::Stopped | Broken::OutOfTime))) => {
+                Ending::Canceled(CancelReason::User)
+            }
             Some((_, Some(Broken::Failed { kind, message }))) => {
                 failed(RunErrorKind::Model(*kind), message.clone())
             }
@@ -236,6 +261,7 @@ impl Context {
     }
 
     fn start_run(&mut self, started: &RunStarted) {
+        self.skip_open_calls();
         if let Some(system) = &started.system.value {
             self.system = Arc::clone(system);
         }
@@ -248,6 +274,7 @@ impl Context {
         self.run = Some(OpenRun {
             id: started.run,
             model: started.model.clone(),
+            effort: started.effort,
             limits: started.limits.clone(),
             model_turns: 0,
             tool_calls: 0,
@@ -300,6 +327,10 @@ impl Context {
     }
 
     fn reply(&mut self, said: &AssistantSaid) {
+        // What these say is about the conversation, not a part of it.
+        if matches!(said.purpose, Purpose::Compact | Purpose::Plan) {
+            return;
+        }
         if let Some(run) = &mut self.run {
             match said.purpose {
                 Purpose::WrapUp => run.wrapped_up = true,
@@ -347,6 +378,7 @@ impl Context {
         }
         let why = match &said.broken {
             Some(Broken::Failed { .. }) => "the connection to the model failed here",
+            Some(Broken::OutOfTime) => "stopped here because the time was up",
             Some(Broken::Stopped) | None => "stopped here by the user",
         };
         let kept = AssistantMessage::text(format!("{text}\n\n[{why}]"));
@@ -380,8 +412,13 @@ impl Context {
         });
         let results = MessageRef::from(Message::Results(results.collect()));
         self.push(results);
-        self.last = Last::Results;
-        self.stop = None;
+        if self.is_void() {
+            // The results only close the calls; the reply still is what ends the run.
+            self.last = Last::Answer;
+        } else {
+            self.last = Last::Results;
+            self.stop = None;
+        }
         for message in std::mem::take(&mut self.deferred) {
             self.push(message);
             self.last = Last::Said;
@@ -467,7 +504,7 @@ fn hash(bytes: &[u8]) -> String {
 }
 
 /// Tells whether a part is kept elsewhere.
-pub(crate) fn is_stored(part: &Part) -> bool {
+fn is_stored(part: &Part) -> bool {
     matches!(part, Part::Stored(_))
 }
 

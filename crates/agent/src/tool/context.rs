@@ -67,6 +67,8 @@ impl ToolContext {
     /// Reports what the tool itself spent on models. It counts as the agent's, but not as part of
     /// its context.
     pub fn report_usage(&self, usage: Usage, cost_usd: Option<f64>) {
+        // What is no number cannot be written down.
+        let cost_usd = cost_usd.filter(|cost| cost.is_finite());
         self.scope.say(ScopeMessage::Usage(usage, cost_usd));
     }
 
