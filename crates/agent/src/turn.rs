@@ -49,6 +49,7 @@ pub(crate) struct Turn {
     journal: Arc<dyn Journal>,
     log: Arc<dyn SessionLog>,
     conversation: Conversation,
+    bodies: body::Bodies,
     pub(crate) mailbox: Mailbox,
     state: watch::Sender<Arc<State>>,
     phase: Phase,
@@ -120,6 +121,7 @@ impl Turn {
             journal,
             log: store,
             conversation,
+            bodies: body::Bodies::default(),
             mailbox,
             state,
             phase: Phase::Idle,
@@ -304,6 +306,8 @@ impl Turn {
         self.driven = self.conversation.run().map(|run| run.id);
         let entries = self.entries(kinds, active).await?;
         let pos = self.journal.append(self.conversation.seq(), &entries).await?;
+        // The log has it now.
+        self.copy = None;
         for entry in &entries {
             self.conversation.apply(entry);
         }
@@ -459,7 +463,7 @@ fn look(conversation: &Conversation, agent: &Agent, phase: Phase) -> State {
         head: conversation.head(),
         context_tokens: conversation.context_tokens(),
         context_window: agent.model.info().context_window,
-        drafts: conversation.totals().drafts.clone(),
+        drafts: Arc::clone(&conversation.totals().drafts),
         latest: conversation.totals().latest.clone(),
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use bowline_llm::{
-    AssistantMessage, AssistantPart, CallId, Message, MessageRef, Messages, Part, RawJson,
-    StopReason, ToolBlock, ToolResult, UserMessage, text_of,
+    AssistantMessage, AssistantPart, CallId, Message, MessageRef, Messages, Part, StopReason,
+    ToolBlock, ToolResult, UserMessage, text_of,
 };
 
 use crate::entry::{
@@ -17,7 +17,7 @@ use crate::entry::{
 use crate::memory::hex;
 use crate::op::{CancelReason, OpKind};
 use crate::orchestrator::Purpose;
-use crate::tool::Waked;
+use crate::tool::{Records, Waked};
 
 use super::{Call, CallState, Last, OpenRun};
 
@@ -32,7 +32,7 @@ pub(super) struct Context {
     pub(super) run: Option<OpenRun>,
     pub(super) batch: Vec<Call>,
     pub(super) last: Last,
-    pub(super) records: rpds::VectorSync<(Arc<str>, RawJson)>,
+    pub(super) records: Records,
     pub(super) tokens: u64,
     // What was said while calls were open: it comes after their results.
     deferred: Vec<MessageRef>,
@@ -42,8 +42,8 @@ pub(super) struct Context {
     answer: Vec<Arc<AssistantMessage>>,
     goes_on: bool,
     calls: HashSet<CallId>,
-    // Whether a message has parts that are kept elsewhere.
-    pub(super) stored: bool,
+    // The places of messages that have parts which are kept elsewhere.
+    pub(super) stored: Vec<usize>,
     // Whether the model was told where it is.
     pub(super) is_placed: bool,
     // What a prompt is said together with.
@@ -139,7 +139,13 @@ impl Context {
                 self.tools = changed.tools.0.clone();
             }
             EntryKind::Custom(custom) => {
-                self.records.push_back_mut((custom.name.as_str().into(), custom.data.clone()));
+                let data = custom.data.clone();
+                if let Some(of_name) = self.records.get_mut(custom.name.as_str()) {
+                    of_name.push_back_mut(data);
+                } else {
+                    let first = std::iter::once(data).collect();
+                    self.records.insert_mut(custom.name.as_str().into(), first);
+                }
             }
             // The run is taken by whoever folds its end into the totals; money is folded there too.
             EntryKind::RunEnded(_)
@@ -311,12 +317,11 @@ impl Context {
             }
             None => message,
         };
-        self.stored |= message.content.iter().any(is_stored);
         let message = MessageRef::from(Message::User(message));
         if self.batch.iter().any(Call::is_open) {
             self.deferred.push(message);
         } else {
-            self.messages.push_back_mut(message);
+            self.push(message);
             self.last = Last::Said;
         }
     }
@@ -350,8 +355,7 @@ impl Context {
         }
         self.answer.push(Arc::clone(&said.message));
         if !said.message.content.is_empty() {
-            self.messages
-                .push_back_mut(MessageRef::from(Message::Assistant(Arc::clone(&said.message))));
+            self.push(MessageRef::from(Message::Assistant(Arc::clone(&said.message))));
         }
         self.batch = said.message.tool_calls().map(Call::from).collect();
         self.calls.extend(said.message.tool_calls().map(|call| call.id.clone()));
@@ -378,7 +382,7 @@ impl Context {
             Some(Broken::Stopped) | None => "stopped here by the user",
         };
         let kept = AssistantMessage::text(format!("{text}\n\n[{why}]"));
-        self.messages.push_back_mut(MessageRef::from(Message::Assistant(Arc::new(kept))));
+        self.push(MessageRef::from(Message::Assistant(Arc::new(kept))));
         self.answer.push(Arc::clone(&said.message));
     }
 
@@ -390,7 +394,6 @@ impl Context {
             let message = format!("a tool ended the run: {}", text_of(&ended.content));
             run.fatal.get_or_insert(RunError { kind: RunErrorKind::Tool, message });
         }
-        self.stored |= ended.content.iter().any(is_stored);
         if !self.set_state(&ended.call, CallState::Ended(ended.clone()))
             || self.batch.iter().any(Call::is_open)
         {
@@ -407,7 +410,8 @@ impl Context {
                 None
             }
         });
-        self.messages.push_back_mut(MessageRef::from(Message::Results(results.collect())));
+        let results = MessageRef::from(Message::Results(results.collect()));
+        self.push(results);
         if self.is_void() {
             // The results only close the calls; the reply still is what ends the run.
             self.last = Last::Answer;
@@ -415,10 +419,17 @@ impl Context {
             self.last = Last::Results;
             self.stop = None;
         }
-        for message in self.deferred.drain(..) {
-            self.messages.push_back_mut(message);
+        for message in std::mem::take(&mut self.deferred) {
+            self.push(message);
             self.last = Last::Said;
         }
+    }
+
+    fn push(&mut self, message: MessageRef) {
+        if has_stored(&message) {
+            self.stored.push(self.messages.len());
+        }
+        self.messages.push_back_mut(message);
     }
 
     /// The first wake counts; a later one finds the call no longer waiting.
@@ -493,6 +504,16 @@ fn hash(bytes: &[u8]) -> String {
 }
 
 /// Tells whether a part is kept elsewhere.
-pub(crate) fn is_stored(part: &Part) -> bool {
+fn is_stored(part: &Part) -> bool {
     matches!(part, Part::Stored(_))
+}
+
+fn has_stored(message: &Message) -> bool {
+    match message {
+        Message::User(said) => said.content.iter().any(is_stored),
+        Message::Results(results) => {
+            results.iter().any(|result| result.content.iter().any(is_stored))
+        }
+        Message::Assistant(_) => false,
+    }
 }

@@ -75,7 +75,7 @@ impl Turn {
         Request {
             system: snapshot.system,
             tools: snapshot.tools,
-            messages: snapshot.messages,
+            messages: self.bodies.fill(snapshot.messages),
             effort: self.conversation.run().and_then(|run| run.effort),
             max_output_tokens: None,
             cache_key: Some(self.meta.id.to_string().into()),
