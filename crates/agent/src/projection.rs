@@ -1,6 +1,6 @@
 //! From entries to events: one pure function for those who watch and for those who read the log.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bowline_llm::{AssistantPart, CallId, Message, MessageRef, ToolResult, Usage};
@@ -37,6 +37,8 @@ struct Agent {
     usage: Usage,
     window: Option<u64>,
     batch: Vec<(CallId, String, Option<CallEnded>)>,
+    // Calls of the batch that have started.
+    started: HashSet<CallId>,
     queued: Vec<OpId>,
     copies: u64,
 }
@@ -163,6 +165,7 @@ impl Projection {
                 usage: Usage::default(),
                 window: self.windows.get(&id).copied(),
                 batch: Vec::new(),
+                started: HashSet::new(),
                 queued: Vec::new(),
                 copies,
             },
@@ -194,6 +197,7 @@ impl Projection {
 struct Before {
     first_run: bool,
     was_queued: bool,
+    starts_again: bool,
     batch_done: Vec<(CallId, String, Option<CallEnded>)>,
 }
 
@@ -217,6 +221,9 @@ impl Agent {
                         calls.map(|call| (call.id.clone(), call.name.clone(), None)).collect();
                 }
             }
+            EntryKind::CallStarted(started) => {
+                before.starts_again = !self.started.insert(started.call.clone());
+            }
             EntryKind::Posted(op) => self.queued.push(op.id),
             EntryKind::User(UserSaid { op: Some(op), .. }) => {
                 before.was_queued = self.queued.contains(op);
@@ -229,6 +236,7 @@ impl Agent {
                 }
                 if self.batch.iter().all(|(_, _, ended)| ended.is_some()) {
                     before.batch_done = std::mem::take(&mut self.batch);
+                    self.started.clear();
                 }
             }
             _ => {}
@@ -279,6 +287,8 @@ impl Sheet<'_> {
             EntryKind::User(said) => self.user(said, before.was_queued),
             EntryKind::Posted(op) => self.posted(op),
             EntryKind::Assistant(said) => self.assistant(said, live),
+            // A call that was woken starts again without saying so.
+            EntryKind::CallStarted(_) if before.starts_again => {}
             EntryKind::CallStarted(started) => self.call_started(started),
             EntryKind::CallWaiting(waiting) => self.call_waiting(waiting),
             EntryKind::Decided(decided) => {

@@ -85,6 +85,10 @@ impl Turn {
                 self.closing = true;
                 self.cancel(reason, None).await
             }
+            Command::LetGo { error } => {
+                self.closing = true;
+                Err(Halt(error))
+            }
             command @ (Command::Continue { .. }
             | Command::AddTurn { .. }
             | Command::Rewind { .. }) => {
@@ -100,6 +104,11 @@ impl Turn {
             Command::Prompt { op, busy, reply } => {
                 if let Some(outcome) = self.conversation.totals().finished(op.id) {
                     let _ = reply.send(Ok(Seat::of(outcome.clone())));
+                    return Ok(());
+                }
+                if self.is_ending(op.id) {
+                    // Nothing more is said in that run: it ends, then the prompt starts its own.
+                    self.mailbox.keep(Command::Prompt { op, busy, reply });
                     return Ok(());
                 }
                 if self.has_open_run() {
@@ -149,11 +158,18 @@ impl Turn {
             command @ (Command::Inbox { .. }
             | Command::Custom { .. }
             | Command::CancelOwn { .. }) => self.accept_command(command).await,
-            Command::Close { .. } => {
+            Command::Close { .. } | Command::LetGo { .. } => {
                 self.closing = true;
                 Ok(())
             }
         }
+    }
+
+    /// Tells whether the open run will only end, and is not the one that a prompt started.
+    fn is_ending(&self, prompt: OpId) -> bool {
+        let Some(run) = self.conversation.run() else { return false };
+        let ends = run.canceled.is_some() || run.limit.is_some() || run.fatal.is_some();
+        run.prompt != Some(prompt) && (ends || self.has_failed())
     }
 
     async fn rewind(&mut self, to: Option<EntryId>) -> Result<Result<(), AgentError>, Halt> {
@@ -246,6 +262,10 @@ impl Turn {
         };
         match self.conversation.open_call(call).map(|call| &call.state) {
             Some(CallState::Waiting(wake)) if fits(wake) => Ok(()),
+            // What has happened already counts as soon as the call waits.
+            Some(CallState::New | CallState::Started) if matches!(kind, OpKind::Wake { .. }) => {
+                Ok(())
+            }
             Some(_) | None => Err(AgentError::NotWaiting(call.to_string())),
         }
     }
@@ -264,6 +284,10 @@ impl Turn {
         self.say(EventBody::RunLost { error: halt.0.to_string() });
         for waiter in self.waiters.drain(..) {
             let _ = waiter.send(Err(halt.0.clone().into()));
+        }
+        // What was to begin after it would only try in vain to end it.
+        while let Some(command) = self.mailbox.kept() {
+            command.refuse(halt.0.clone().into());
         }
     }
 }
