@@ -29,7 +29,7 @@ pub(crate) enum Command {
     /// Take an operation that came through the session's inbox.
     Inbox { op: Op },
     /// Add a user message without asking the model.
-    AddTurn { input: Input, reply: Reply<()> },
+    AddTurn { id: OpId, input: Input, reply: Reply<()> },
     /// Add an entry of the embedding program's own.
     Custom { name: String, data: RawJson, reply: Reply<EntryId> },
     /// Go back to an earlier entry.

@@ -6,6 +6,7 @@ mod admission;
 mod batch;
 mod body;
 mod model_call;
+mod orphans;
 mod result;
 mod settle;
 mod tool_calls;
@@ -243,6 +244,7 @@ impl Turn {
     /// Starts a run with an input.
     pub(crate) async fn start_run(&mut self, run: RunId, op: Op) -> Result<(), Halt> {
         let OpKind::Prompt(input) = op.kind else { return Ok(()) };
+        self.driven = None;
         // What lies in the inbox was posted while the agent rested: it becomes drafts.
         self.collect_inbox().await?;
         self.stop = CancellationToken::new();

@@ -15,6 +15,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
+    use bowline_agent::agent::Busy;
     use bowline_agent::conversation::{Conversation, Last};
     use bowline_agent::entry::Ending;
     use bowline_agent::event::{Event, EventBody, Phase};
@@ -23,7 +24,7 @@ mod tests {
     use bowline_agent::orchestrator::{NextStep, Orchestrator, React};
     use bowline_agent::tool::{Access, Recovery};
     use bowline_agent::{Agent, AgentError, SessionHandle, ToolExecution};
-    use bowline_llm::{Model, ModelInfo, ModelStream, Request};
+    use bowline_llm::{Model, ModelInfo, ModelStream, RawJson, Request};
     use futures::StreamExt as _;
     use pretty_assertions::assert_eq;
     use tokio::sync::mpsc::Receiver;
@@ -68,7 +69,7 @@ mod tests {
         let handle = agent.start();
         let mut events = handle.subscribe(10_000);
         let mut runs = 0;
-        let (mut lost, mut broke) = (false, false);
+        let (mut lost, mut told, mut broke) = (false, false, false);
         while let Some(prompt) = job.prompts.get(runs) {
             let run = match handle.state().run {
                 Some(_) => handle.continue_run().await.unwrap().unwrap(),
@@ -79,6 +80,8 @@ mod tests {
                 assert!(matches!(error, AgentError::Journal(_)), "{error}");
                 assert!(!lost, "it was lost twice");
                 lost = true;
+                // A run that never began is refused.
+                told = handle.state().run.is_some();
                 is_down(&handle, world).await;
             }
             if store.mend() {
@@ -89,7 +92,7 @@ mod tests {
             runs = log.iter().filter(|entry| entry.kind.name() == "run_ended").count();
         }
         handle.close().await;
-        events_are_those_of_the_log(&handle, &mut events, world, lost);
+        events_are_those_of_the_log(&handle, &mut events, world, told);
         broke
     }
 
@@ -223,6 +226,56 @@ mod tests {
             log.iter().map(|entry| entry.kind.name().to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(kinds(&world), kinds(&uncut));
+    }
+
+    #[test]
+    fn whoever_asks_is_told_that_the_log_failed() {
+        let job = Scenario {
+            prompts: &["go"],
+            scripts: vec![("root", vec![calls(&[("a", "slow", "")]), says("done")])],
+            build: |world, agent| Agent { tools: tools(world), ..agent },
+        };
+        for asked in 0..3 {
+            let world = Arc::new(World::default());
+            let store = Crashing::new(&world, None);
+            // Behind the start, the reply and the start of the call.
+            store.break_at(3, Fault::Full);
+            job.live_with(&world, &store, async |agent| {
+                let handle = agent.start();
+                let run = handle.prompt("go");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let error = match asked {
+                    0 => handle.queue("more").await.unwrap_err(),
+                    1 => handle.record("mine", RawJson::of(&1).unwrap()).await.unwrap_err(),
+                    _ => handle.prompt_with("more", Busy::CancelPrevious).await.unwrap_err(),
+                };
+                assert!(matches!(error, AgentError::Journal(_)), "{asked}: {error}");
+                assert!(matches!(run.await, Err(AgentError::Journal(_))));
+                handle.close().await;
+            });
+        }
+    }
+
+    #[test]
+    fn a_run_that_never_began_is_not_lost() {
+        let job = Scenario {
+            prompts: &["go"],
+            scripts: vec![("root", vec![says("done")])],
+            build: |world, agent| Agent { tools: tools(world), ..agent },
+        };
+        let world = Arc::new(World::default());
+        let store = Crashing::new(&world, None);
+        store.break_at(0, Fault::Full);
+        job.live_with(&world, &store, async |agent| {
+            let handle = agent.start();
+            let mut events = handle.subscribe(100);
+            let refused = handle.prompt("go").await;
+            assert!(matches!(refused, Err(AgentError::Journal(_))), "{refused:?}");
+            handle.close().await;
+            while let Ok(event) = events.try_recv() {
+                assert!(!matches!(event.body, EventBody::RunLost { .. }), "{event:?}");
+            }
+        });
     }
 
     struct Panicking {

@@ -46,12 +46,17 @@ impl Turn {
         let deadline = self.deadline();
         // When work was last accounted for.
         let mut since = Instant::now();
+        // What a tool says changes nothing about what may start.
+        let mut only_said = false;
         loop {
-            self.end_unwanted(batch).await?;
-            self.start_ready(batch).await?;
+            if !only_said {
+                self.end_unwanted(batch).await?;
+                self.start_ready(batch).await?;
+            }
             if batch.is_idle() && batch.round.is_none() {
                 return Ok(());
             }
+            only_said = false;
             tokio::select! {
                 biased;
                 mail = self.mailbox.next() => self.accept(mail).await?,
@@ -62,7 +67,10 @@ impl Turn {
                         since += active;
                         self.land(landed, active).await?;
                     }
-                    Happening::Said(call, message) => self.heard(call, message).await?,
+                    Happening::Said(call, message) => {
+                        only_said = true;
+                        self.heard(call, message).await?;
+                    }
                     Happening::Admitted(admitted) => {
                         self.start_admitted(batch, admitted).await?;
                     }
@@ -125,6 +133,7 @@ impl Turn {
             if let Some(children) = self.waiting.remove(call.id()) {
                 children.close().await;
             }
+            self.end_orphans(call.id()).await?;
             kinds.push(match (&call.state, status) {
                 // It was cut off, and may have changed something.
                 (CallState::Started, _) if !desk.may_repeat(&call) => interrupted(&call),
@@ -160,6 +169,11 @@ impl Turn {
     ) -> Result<bool, Halt> {
         let Admitted { mut kinds, ready, kept } = admitted;
         batch.prepared.extend(kept);
+        for kind in &kinds {
+            if let EntryKind::CallEnded(ended) = kind {
+                self.end_orphans(&ended.call).await?;
+            }
+        }
         // A call that ends without running may be what others waited for.
         let ends_any = kinds.iter().any(|kind| !matches!(kind, EntryKind::CallStarted(_)));
         let starts_any = !ready.is_empty();
@@ -278,6 +292,8 @@ impl Turn {
             }
         };
         children.close().await;
+        // One that an earlier process had made may not have been made again.
+        self.end_orphans(&call).await?;
         let ended = self.fit(call, status, content, ran).await?;
         kinds.push(EntryKind::CallEnded(CallEnded { fatal, ..ended }));
         self.commit_after(kinds, Some(active)).await
@@ -316,11 +332,20 @@ impl Turn {
         }
     }
 
-    /// Ends the run whatever is open: what is in flight is no longer known.
-    pub(crate) async fn abandon(&mut self, ending: Ending) -> Result<(), Halt> {
+    /// Ends all sub-agents of the calls that are open.
+    pub(super) async fn end_children(&mut self) -> Result<(), Halt> {
         for (_, children) in self.waiting.drain().collect::<Vec<_>>() {
             children.close().await;
         }
+        for call in self.conversation.open_calls() {
+            self.end_orphans(call.id()).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the run whatever is open: what is in flight is no longer known.
+    pub(crate) async fn abandon(&mut self, ending: Ending) -> Result<(), Halt> {
+        self.end_children().await?;
         let ends = self.conversation.open_calls().into_iter().map(|call| {
             if call.started {
                 return interrupted(call);

@@ -9,7 +9,7 @@ use bowline_agent::entry::{CallStatus, Ending, EntryKind, Wake};
 use bowline_agent::event::EventBody;
 use bowline_agent::id::SessionId;
 use bowline_agent::op::CancelReason;
-use bowline_agent::tool::{DynTool, Recovery, ToolContext, ToolOutput};
+use bowline_agent::tool::{DynTool, Recovery, ToolContext, ToolError, ToolOutput};
 use bowline_agent::{Agent, Outcome};
 use bowline_llm::scripted::Reply;
 use bowline_llm::{ErrorKind, ModelError, ScriptedModel};
@@ -203,5 +203,122 @@ async fn a_cancel_after_a_crash_does_not_hide_what_may_have_happened() {
             _ => None,
         });
         assert_eq!(ended, Some(status));
+    }
+}
+
+/// Makes a tool that asks a sub-agent, whatever came of it before.
+fn delegates(child: &Agent, recovery: Recovery) -> impl DynTool + 'static {
+    let child = child.clone();
+    let run = move |_: Text, cx: ToolContext| {
+        let child = Child { agent: child.clone(), key: None, label: None, from: From::Fresh };
+        async move {
+            let child = cx.children.create(child).await.unwrap();
+            child
+                .add_user_turn("note")
+                .await
+                .map_err(|error| ToolError::failed(error.to_string()))?;
+            let mut run = child.prompt("do it");
+            run.id().await.unwrap();
+            child.queue("more").await.map_err(|error| ToolError::failed(error.to_string()))?;
+            Ok(run.await.unwrap().text().into())
+        }
+    };
+    tool("ask", run).with_recovery(recovery)
+}
+
+#[tokio::test(start_paused = true)]
+async fn sub_agents_of_a_call_that_does_not_run_again_end_with_it() {
+    for cancels in [false, true] {
+        let latch = Latch::default();
+        let stage = stage([Reply::call("ask", "{}")]);
+        let (_, mut grandchild) = like(&stage.agent, "grandchild", [Reply::call("held", "{}")]);
+        grandchild.tools.add(Arc::new(held("held", &latch))).unwrap();
+        let (_, mut child) = like(&stage.agent, "child", [Reply::call("ask", "{}")]);
+        child.tools.add(Arc::new(delegates(&grandchild, Recovery::Reattach))).unwrap();
+        let stage = stage.with(delegates(&child, Recovery::Unknown));
+        let id = canceled(&stage, &latch).await;
+        let mut starts = 0;
+        let agent = crashed(&stage.agent, id, |entry| {
+            starts += usize::from(entry.kind.name() == "call_started");
+            starts == 3
+        });
+        let agent = agent.await;
+        if cancels {
+            let model = ScriptedModel::new([Reply::text("new")]);
+            let agent = Agent { model: Arc::new(Checked(model)), ..agent };
+            let handle = agent.resume(id).await.unwrap();
+            let run = handle.prompt_with("again", Busy::CancelPrevious);
+            soon(run.into_future()).await.unwrap();
+            handle.close().await;
+        } else {
+            goes_on(&agent, id).await;
+        }
+        let log = log_of(id).await;
+        let root = id.root();
+        let ends: Vec<_> = log
+            .iter()
+            .filter_map(|(_, entry)| match &entry.kind {
+                EntryKind::RunEnded(ended) => Some((entry.agent == root, ended.outcome.clone())),
+                _ => None,
+            })
+            .collect();
+        let parent = Ending::Canceled(CancelReason::Parent);
+        assert_eq!(ends[..2], [(false, parent.clone()), (false, parent)]);
+        assert!(ends[2..].iter().all(|(is_root, _)| *is_root), "{ends:?}");
+        let open = |name: &str| log.iter().filter(|(_, entry)| entry.kind.name() == name).count();
+        assert_eq!(open("call_started"), open("call_ended"));
+        let told = project(id, &log).into_iter();
+        let ends = told.filter(|event| matches!(event.body, EventBody::AgentEnd { .. }));
+        assert_eq!(ends.count(), 2);
+    }
+}
+
+// What a tool says to a sub-agent is said once, although the tool runs again.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_runs_again_says_nothing_twice() {
+    for kind in ["user", "run_started", "posted", "call_ended", "run_ended"] {
+        let latch = Latch::default();
+        let stage = stage([Reply::call("ask", "{}"), Reply::text("done")]);
+        let script = [Reply::call("held", "{}"), Reply::text("x")];
+        let (_, mut child) = like(&stage.agent, "child", script);
+        child.tools.add(Arc::new(held("held", &latch))).unwrap();
+        let first = stage.clone().with(delegates(&child, Recovery::Reattach));
+        let handle = first.start();
+        let run = handle.prompt("go");
+        handle.wait_for(|state| !state.pending_calls.is_empty()).await.unwrap();
+        latch.reached().await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        latch.open();
+        hear(run).await;
+        let id = handle.session_id();
+        handle.close().await;
+        let root = id.root();
+        let agent =
+            crashed(&first.agent, id, |entry| entry.agent != root && entry.kind.name() == kind);
+        let agent = agent.await;
+        let script = match kind {
+            "user" | "run_started" => vec![Reply::call("held", "{}"), Reply::text("y")],
+            _ => vec![Reply::text("y")],
+        };
+        let (_, mut again) = like(&agent, "child", script);
+        again.tools = child.tools.clone();
+        let tools = stage.clone().with(delegates(&again, Recovery::Reattach)).agent.tools;
+        let agent = Agent { tools, ..agent };
+        assert_eq!(goes_on(&agent, id).await.ending, Ending::Done, "{kind}");
+        let log = log_of(id).await;
+        let said: Vec<_> = log
+            .iter()
+            .filter(|(_, entry)| entry.agent != root)
+            .filter_map(|(_, entry)| match &entry.kind {
+                EntryKind::User(said) => Some(bowline_llm::text_of(&said.message.content)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(said, ["note", "do it", "more"], "{kind}");
+        let failed = log.iter().any(|(_, entry)| {
+            matches!(&entry.kind, EntryKind::CallEnded(ended)
+                if entry.agent == root && ended.status != CallStatus::Ok)
+        });
+        assert!(!failed, "{kind}: the tool was refused something");
     }
 }
