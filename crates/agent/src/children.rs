@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
 use tokio::time::Instant;
 
 use bowline_llm::{CallId, Model};
@@ -15,8 +16,10 @@ use crate::entry::{Created, Parent};
 use crate::error::AgentError;
 use crate::event::AgentMeta;
 use crate::fork;
+use crate::gate;
 use crate::handle::SessionHandle;
 use crate::id::AgentId;
+use crate::journal::JournalError;
 use crate::mailbox::Command;
 use crate::op::CancelReason;
 use crate::session::{Birth, Session};
@@ -85,8 +88,7 @@ pub struct Children {
 #[derive(Debug, Clone)]
 pub struct Child {
     /// What it is made of. Store, source of ids, secrets and whether it is attended are the
-    /// parent's,
-    /// whatever stands here.
+    /// parent's, whatever stands here, and the parent's gate is asked before its own.
     pub agent: Agent,
     /// Tells the children of one call apart, so that a call that runs again finds each of them.
     /// `None` counts them in order of creation: then they must not be made concurrently.
@@ -113,7 +115,7 @@ struct Scope {
     agent: Agent,
     meta: Arc<AgentMeta>,
     call: CallId,
-    open: Mutex<Option<Open>>,
+    open: Mutex<Open>,
     work: Arc<Work>,
 }
 
@@ -154,9 +156,15 @@ impl Work {
 
 #[derive(Default)]
 struct Open {
+    // Set when the call ends: no more sub-agents can be made or found.
+    is_closed: bool,
     ordinal: u32,
-    live: HashMap<AgentId, (SessionHandle, JoinHandle<()>)>,
+    live: HashMap<AgentId, (SessionHandle, Down)>,
 }
+
+/// Comes when a sub-agent is down, to whoever waits for it: the tool's task may be dropped while it
+/// waits, and the loop must still not go on before.
+type Down = Shared<BoxFuture<'static, ()>>;
 
 impl Children {
     /// Makes a scope in which no sub-agent can be made.
@@ -170,7 +178,7 @@ impl Children {
         meta: Arc<AgentMeta>,
         call: CallId,
     ) -> Self {
-        let open = Mutex::new(Some(Open::default()));
+        let open = Mutex::default();
         let work = Arc::default();
         Self { scope: Some(Arc::new(Scope { session, agent, meta, call, open, work })) }
     }
@@ -211,6 +219,7 @@ impl Children {
         });
         let meta = scope.child_meta(id, &created);
         let agent = Agent {
+            gate: gate::both(&scope.agent.gate, &child.agent.gate),
             store: Arc::clone(&scope.agent.store),
             source: Arc::clone(&scope.agent.source),
             redaction: scope.agent.redaction.clone(),
@@ -235,40 +244,49 @@ impl Children {
     /// is what it had made first, and what it asks first is what it had asked first.
     pub(crate) fn run_again(&self) {
         let Some(scope) = &self.scope else { return };
-        if let Some(open) = scope.lock().as_mut() {
-            open.ordinal = 0;
-            for (handle, _) in open.live.values() {
-                handle.count_prompts_anew();
-            }
+        let mut open = scope.lock();
+        open.ordinal = 0;
+        for (handle, _) in open.live.values() {
+            handle.count_prompts_anew();
         }
     }
 
     /// Tells all sub-agents that the call is being stopped, without waiting for them.
     pub(crate) fn stop(&self) {
         let Some(scope) = &self.scope else { return };
-        for id in scope.lock().iter().flat_map(|open| open.live.keys()) {
+        for id in scope.lock().live.keys() {
             scope.session.tell(*id, Command::Close { reason: CancelReason::Parent });
         }
     }
 
-    /// Ends the scope: cancels all sub-agents, waits until they are down, and makes no more.
+    /// Ends the scope: cancels all sub-agents, waits until they are down, and makes no more. Any
+    /// number may ask for it and wait.
     pub(crate) async fn close(&self) {
         let Some(scope) = &self.scope else { return };
-        let Some(open) = scope.lock().take() else { return };
+        let downs: Vec<Down> = {
+            let mut open = scope.lock();
+            open.is_closed = true;
+            open.live.values().map(|(_, down)| down.clone()).collect()
+        };
+        self.stop();
+        futures::future::join_all(downs).await;
+    }
+
+    /// Ends the scope because the parent's log failed: its run stays open, and so do theirs. They
+    /// write nothing more; [`Children::close`] waits until they are down.
+    pub(crate) fn let_go(&self, error: &JournalError) {
+        let Some(scope) = &self.scope else { return };
+        let mut open = scope.lock();
+        open.is_closed = true;
         for id in open.live.keys() {
-            scope.session.tell(*id, Command::Close { reason: CancelReason::Parent });
-        }
-        for (_, task) in open.live.into_values() {
-            // A task that panicked is down too.
-            let _ = task.await;
+            scope.session.tell(*id, Command::LetGo { error: error.clone() });
         }
     }
 }
 
 impl Scope {
     fn key(&self, given: Option<&str>) -> Result<String, AgentError> {
-        let mut open = self.lock();
-        let open = open.as_mut().ok_or(AgentError::ScopeClosed)?;
+        let mut open = self.open()?;
         if let Some(key) = given {
             return Ok(key.to_owned());
         }
@@ -277,21 +295,21 @@ impl Scope {
     }
 
     fn find(&self, id: AgentId) -> Result<Option<SessionHandle>, AgentError> {
-        let open = self.lock();
-        let open = open.as_ref().ok_or(AgentError::ScopeClosed)?;
+        let open = self.open()?;
         Ok(open.live.get(&id).map(|(handle, _)| handle.clone()))
     }
 
     /// Brings a sub-agent to life, unless the call has ended in the meantime.
     fn bear(&self, birth: Birth) -> Result<SessionHandle, AgentError> {
-        let mut open = self.lock();
-        let open = open.as_mut().ok_or(AgentError::ScopeClosed)?;
+        let mut open = self.open()?;
         let id = birth.meta.id;
         if let Some((handle, _)) = open.live.get(&id) {
             return Ok(handle.clone());
         }
         let (handle, task) = self.session.spawn(birth);
-        open.live.insert(id, (handle.clone(), task));
+        // A task that panicked is down too.
+        let down = task.map(|_| ()).boxed().shared();
+        open.live.insert(id, (handle.clone(), down));
         Ok(handle)
     }
 
@@ -308,7 +326,13 @@ impl Scope {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Open>> {
+    /// Returns the scope, unless the call has ended.
+    fn open(&self) -> Result<MutexGuard<'_, Open>, AgentError> {
+        let open = self.lock();
+        if open.is_closed { Err(AgentError::ScopeClosed) } else { Ok(open) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

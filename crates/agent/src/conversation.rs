@@ -84,6 +84,10 @@ pub struct Call {
     pub started: bool,
     /// The arguments it runs with, if the gate rewrote them.
     pub rewritten: Option<String>,
+    /// What woke it last, while it is in flight again: after a crash its tool gets that anew.
+    pub waked: Option<Waked>,
+    /// Whether what it may come to wait for has happened already.
+    pub(crate) early: bool,
 }
 
 impl Call {

@@ -65,7 +65,7 @@ async fn activate(turn: &mut Turn) -> Result<(), Halt> {
 /// After a failed commit memory is worth nothing: it is read from the log again. The run stays open
 /// there.
 async fn recover(turn: &mut Turn, halt: &Halt) {
-    if turn.recover().await.is_err() {
+    if turn.recover(halt).await.is_err() {
         // Nothing more can be done here; whoever opens the session next finds the run open.
         turn.closing = true;
     }

@@ -65,3 +65,34 @@ impl Gate for Open {
         Verdict::Allow { rule: None }
     }
 }
+
+/// Returns the gate of a sub-agent: it may not do what its parent may not.
+pub(crate) fn both(parent: &Arc<dyn Gate>, own: &Arc<dyn Gate>) -> Arc<dyn Gate> {
+    if std::ptr::addr_eq(Arc::as_ptr(parent), Arc::as_ptr(own)) {
+        return Arc::clone(own);
+    }
+    Arc::new(Both { parent: Arc::clone(parent), own: Arc::clone(own) })
+}
+
+/// Asks the parent's gate first, and the agent's own about what that lets pass.
+struct Both {
+    parent: Arc<dyn Gate>,
+    own: Arc<dyn Gate>,
+}
+
+#[async_trait]
+impl Gate for Both {
+    async fn review(&self, call: &Review<'_>) -> Verdict {
+        match self.parent.review(call).await {
+            Verdict::Allow { rule } => match self.own.review(call).await {
+                Verdict::Allow { rule: own } => Verdict::Allow { rule: own.or(rule) },
+                verdict @ (Verdict::Deny { .. }
+                | Verdict::Rewrite { .. }
+                | Verdict::Wait { .. }) => verdict,
+            },
+            verdict @ (Verdict::Deny { .. } | Verdict::Rewrite { .. } | Verdict::Wait { .. }) => {
+                verdict
+            }
+        }
+    }
+}

@@ -37,8 +37,8 @@ struct Shared {
     commands: mpsc::UnboundedSender<Command>,
     state: watch::Receiver<Arc<State>>,
     busy: Busy,
-    // Prompts given through this handle, for a sub-agent, whose prompts are numbered in call order.
-    prompts: AtomicU32,
+    // What was said through this handle, for a sub-agent, to which it is numbered in call order.
+    said: AtomicU32,
 }
 
 /// What can be seen of an agent at a moment.
@@ -74,8 +74,8 @@ impl SessionHandle {
         state: watch::Receiver<Arc<State>>,
         busy: Busy,
     ) -> Self {
-        let prompts = AtomicU32::new(0);
-        Self { shared: Arc::new(Shared { session, meta, commands, state, busy, prompts }) }
+        let said = AtomicU32::new(0);
+        Self { shared: Arc::new(Shared { session, meta, commands, state, busy, said }) }
     }
 
     /// Starts a run. While one is open, does what the agent's [`Busy`] says.
@@ -85,11 +85,7 @@ impl SessionHandle {
 
     /// Starts a run; while one is open, does what `busy` says.
     pub fn prompt_with(&self, input: impl Into<Input>, busy: Busy) -> Run {
-        let mut op = self.op(OpKind::Prompt(input.into()));
-        if self.shared.meta.parent.is_some() {
-            let ordinal = self.shared.prompts.fetch_add(1, Ordering::Relaxed);
-            op.id = OpId::nth_prompt(self.shared.meta.id, ordinal);
-        }
+        let op = self.saying(OpKind::Prompt(input.into()));
         let own = Own::Prompt(op.id);
         let (reply, seat) = oneshot::channel();
         self.send(Command::Prompt { op, busy, reply });
@@ -118,7 +114,8 @@ impl SessionHandle {
     /// [`AgentError::AlreadyRunning`] while a run is open.
     pub async fn add_user_turn(&self, input: impl Into<Input>) -> Result<(), AgentError> {
         let input = input.into();
-        self.ask(|reply| Command::AddTurn { input, reply }).await
+        let id = self.saying(OpKind::Queue(input.clone())).id;
+        self.ask(|reply| Command::AddTurn { id, input, reply }).await
     }
 
     /// Says something at the next boundary of the open run; nothing is skipped.
@@ -126,7 +123,7 @@ impl SessionHandle {
     /// # Errors
     /// [`AgentError::NotRunning`] without an open run; nothing is kept then.
     pub async fn queue(&self, input: impl Into<Input>) -> Result<OpId, AgentError> {
-        self.post_running(OpKind::Queue(input.into())).await
+        self.post_op(self.saying(OpKind::Queue(input.into()))).await
     }
 
     /// Says something before the next model call; calls that have not started are skipped.
@@ -134,7 +131,7 @@ impl SessionHandle {
     /// # Errors
     /// As [`SessionHandle::queue`].
     pub async fn steer(&self, input: impl Into<Input>) -> Result<OpId, AgentError> {
-        self.post_running(OpKind::Steer(input.into())).await
+        self.post_op(self.saying(OpKind::Steer(input.into()))).await
     }
 
     /// Says something when the open run would otherwise end.
@@ -142,7 +139,7 @@ impl SessionHandle {
     /// # Errors
     /// As [`SessionHandle::queue`].
     pub async fn follow_up(&self, input: impl Into<Input>) -> Result<OpId, AgentError> {
-        self.post_running(OpKind::FollowUp(input.into())).await
+        self.post_op(self.saying(OpKind::FollowUp(input.into()))).await
     }
 
     /// Cancels the open run, if there is one. The run's end tells when it is over.
@@ -158,7 +155,7 @@ impl SessionHandle {
     }
 
     pub(crate) fn count_prompts_anew(&self) {
-        self.shared.prompts.store(0, Ordering::Relaxed);
+        self.shared.said.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn cancel_own(&self, own: Own) {
@@ -302,8 +299,22 @@ impl SessionHandle {
         Op { id: OpId::new(source), to, at: source.now(), kind }
     }
 
+    /// Makes an operation that says something. What a tool says to a sub-agent is numbered in call
+    /// order, so that it is said once although the tool may run again.
+    fn saying(&self, kind: OpKind) -> Op {
+        let mut op = self.op(kind);
+        if self.shared.meta.parent.is_some() {
+            let ordinal = self.shared.said.fetch_add(1, Ordering::Relaxed);
+            op.id = OpId::nth_prompt(self.shared.meta.id, ordinal);
+        }
+        op
+    }
+
     async fn post_running(&self, kind: OpKind) -> Result<OpId, AgentError> {
-        let op = self.op(kind);
+        self.post_op(self.op(kind)).await
+    }
+
+    async fn post_op(&self, op: Op) -> Result<OpId, AgentError> {
         let id = op.id;
         self.ask(|reply| Command::Post { op, reply }).await?;
         Ok(id)

@@ -92,6 +92,11 @@ impl Hub {
         Self { session, inner: Mutex::new(inner) }
     }
 
+    /// Returns the sub-agents of a call whose runs are open.
+    pub(crate) fn open_children(&self, parent: AgentId, call: &CallId) -> Vec<Arc<AgentMeta>> {
+        self.lock().projection.open_children(parent, call)
+    }
+
     /// Publishes a commit that was appended at `pos`.
     pub(crate) fn publish(&self, pos: Pos, entries: &[Entry]) {
         self.lock().publish(pos, entries);

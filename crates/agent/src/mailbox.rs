@@ -11,7 +11,7 @@ use crate::agent::Busy;
 use crate::error::AgentError;
 use crate::event::Event;
 use crate::id::{EntryId, OpId, RunId};
-use crate::journal::Inbox;
+use crate::journal::{Inbox, JournalError};
 use crate::op::{CancelReason, Input, Op};
 use crate::outcome::Outcome;
 
@@ -29,7 +29,7 @@ pub(crate) enum Command {
     /// Take an operation that came through the session's inbox.
     Inbox { op: Op },
     /// Add a user message without asking the model.
-    AddTurn { input: Input, reply: Reply<()> },
+    AddTurn { id: OpId, input: Input, reply: Reply<()> },
     /// Add an entry of the embedding program's own.
     Custom { name: String, data: RawJson, reply: Reply<EntryId> },
     /// Go back to an earlier entry.
@@ -38,6 +38,8 @@ pub(crate) enum Command {
     CancelOwn { own: Own },
     /// End: cancel what runs, then let go of the log.
     Close { reason: CancelReason },
+    /// End without writing anything more: the log failed under the agent above.
+    LetGo { error: JournalError },
 }
 
 /// A run as the one who asked for it knows it.
@@ -109,6 +111,11 @@ impl Mailbox {
     /// Returns a command that was kept for now.
     pub(crate) fn kept(&mut self) -> Option<Command> {
         self.after_run.pop_front()
+    }
+
+    /// Tells whether a command waits for the end of the open run.
+    pub(crate) fn keeps_any(&self) -> bool {
+        !self.after_run.is_empty()
     }
 
     /// Tells whether nobody holds a handle any more, and nothing is left of what they asked.

@@ -10,8 +10,8 @@ use crate::entry::Wake;
 /// Decides what an agent does next.
 ///
 /// It is a pure function of the conversation: asked twice, it answers twice the same, in any
-/// process. It cannot corrupt a history, because the loop does what it says only through commits
-/// that keep the history whole.
+/// process. It cannot corrupt a history: while calls are open the loop does [`open_calls`] and does
+/// not ask, and an open run in which there is nothing to do settles.
 pub trait Orchestrator: Send + Sync {
     /// Returns a name for the log.
     fn name(&self) -> &str {
@@ -27,8 +27,8 @@ pub trait Orchestrator: Send + Sync {
 pub enum NextStep {
     /// Ask the model.
     CallModel(Purpose),
-    /// Go on with these calls.
-    CallTools(Vec<CallId>),
+    /// Go on with the open calls.
+    CallTools,
     /// The turn is over: deliver what waits for that, or end the run.
     Settle,
     /// Nothing can be done before one of these has happened.
@@ -80,16 +80,12 @@ impl Orchestrator for React {
     }
 }
 
-/// Returns what to do about calls that are open, if any are: what every orchestrator does first.
+/// Returns what to do about calls that are open, if any are: what the loop does before it asks an
+/// orchestrator.
 pub fn open_calls(conversation: &Conversation) -> Option<NextStep> {
     let open = conversation.open_calls();
-    let ready: Vec<_> = open
-        .iter()
-        .filter(|call| !matches!(call.state, CallState::Waiting(_)))
-        .map(|call| call.id().clone())
-        .collect();
-    if !ready.is_empty() {
-        return Some(NextStep::CallTools(ready));
+    if open.iter().any(|call| !matches!(call.state, CallState::Waiting(_))) {
+        return Some(NextStep::CallTools);
     }
     let waits: Vec<_> = open
         .iter()

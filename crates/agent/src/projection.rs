@@ -40,6 +40,8 @@ struct Agent {
     usage: Usage,
     window: Option<u64>,
     batch: Vec<(CallId, String, Option<CallEnded>)>,
+    // Calls of the batch that have started.
+    started: HashSet<CallId>,
     queued: Vec<OpId>,
     copies: u64,
 }
@@ -190,10 +192,23 @@ impl Projection {
                 usage: Usage::default(),
                 window: self.windows.get(&id).copied(),
                 batch: Vec::new(),
+                started: HashSet::new(),
                 queued: Vec::new(),
                 copies,
             },
         );
+    }
+
+    /// Returns the sub-agents of a call whose runs are open, in order of their names.
+    pub(crate) fn open_children(&self, parent: AgentId, call: &CallId) -> Vec<Arc<AgentMeta>> {
+        let is_open = |child: &&Agent| {
+            let by = child.parent.as_ref();
+            child.run.is_some() && by.is_some_and(|(agent, by)| *agent == parent && by == call)
+        };
+        let open = self.agents.values().filter(is_open);
+        let mut open: Vec<_> = open.map(|child| Arc::clone(&child.meta)).collect();
+        open.sort_by(|a, b| a.name.cmp(&b.name));
+        open
     }
 
     /// Returns the sub-agents that end with a call, in order of their names.
@@ -218,6 +233,7 @@ type EndedChild = (Arc<AgentMeta>, Option<Ending>, Usage);
 struct Before {
     first_run: bool,
     was_queued: bool,
+    starts_again: bool,
     batch_done: Vec<(CallId, String, Option<CallEnded>)>,
 }
 
@@ -242,6 +258,9 @@ impl Agent {
                         calls.map(|call| (call.id.clone(), call.name.clone(), None)).collect();
                 }
             }
+            EntryKind::CallStarted(started) => {
+                before.starts_again = !self.started.insert(started.call.clone());
+            }
             EntryKind::Posted(op) => self.queued.push(op.id),
             EntryKind::User(UserSaid { op: Some(op), .. }) => {
                 before.was_queued = self.queued.contains(op);
@@ -254,6 +273,7 @@ impl Agent {
                 }
                 if self.batch.iter().all(|(_, _, ended)| ended.is_some()) {
                     before.batch_done = std::mem::take(&mut self.batch);
+                    self.started.clear();
                 }
             }
             _ => {}
@@ -304,6 +324,8 @@ impl Sheet<'_> {
             EntryKind::User(said) => self.user(said, before.was_queued),
             EntryKind::Posted(op) => self.posted(op),
             EntryKind::Assistant(said) => self.assistant(said, live),
+            // A call that was woken starts again without saying so.
+            EntryKind::CallStarted(_) if before.starts_again => {}
             EntryKind::CallStarted(started) => self.call_started(started),
             EntryKind::CallWaiting(waiting) => self.call_waiting(waiting),
             EntryKind::Decided(decided) => {

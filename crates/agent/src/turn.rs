@@ -2,9 +2,11 @@
 //! time.
 
 mod accept;
+mod admission;
 mod batch;
 mod body;
 mod model_call;
+mod orphans;
 mod result;
 mod settle;
 mod tool_calls;
@@ -37,7 +39,7 @@ use crate::journal::{Journal, JournalError, Pos, SessionLog};
 use crate::limits::LimitKind;
 use crate::mailbox::{Command, Mailbox, Seat};
 use crate::op::{Input, Op, OpKind};
-use crate::orchestrator::{NextStep, Purpose};
+use crate::orchestrator::{self, NextStep, Purpose};
 use crate::outcome::Outcome;
 use crate::session::{Birth, Session};
 
@@ -144,7 +146,7 @@ impl Turn {
         self.deliver().await?;
         match self.next_step() {
             NextStep::Rest => return Ok(Progress::Rests),
-            step @ (NextStep::CallModel(_) | NextStep::CallTools(_)) => {
+            step @ (NextStep::CallModel(_) | NextStep::CallTools) => {
                 if let Some(limit) = self.limit_for(&step) {
                     self.hit(limit).await?;
                 } else if let NextStep::CallModel(purpose) = step {
@@ -169,12 +171,24 @@ impl Turn {
             // What was steered in skips what has not started, calls that wait for permission too.
             let skips = run.is_steered();
             if skips && self.conversation.open_calls().iter().any(|call| !call.started) {
-                return NextStep::CallTools(Vec::new());
+                return NextStep::CallTools;
             }
-            return self.agent.orchestrator.next(&self.conversation);
+            // What is open comes first, whatever the orchestrator says: a reply or an end over
+            // calls without results would corrupt the history.
+            if let Some(step) = orchestrator::open_calls(&self.conversation) {
+                return step;
+            }
+            return match self.agent.orchestrator.next(&self.conversation) {
+                NextStep::CallModel(purpose) => NextStep::CallModel(purpose),
+                // No call is open, so there is nothing to run or to wait for; and an open run does
+                // not rest.
+                NextStep::Settle | NextStep::CallTools | NextStep::Wait(_) | NextStep::Rest => {
+                    NextStep::Settle
+                }
+            };
         }
         if self.conversation.has_open_calls() {
-            return NextStep::CallTools(Vec::new());
+            return NextStep::CallTools;
         }
         let sums_up = run.limit.as_ref().is_some_and(|hit| hit.wrap_up.is_some());
         if sums_up && !run.wrapped_up && run.canceled.is_none() && run.fatal.is_none() {
@@ -232,6 +246,7 @@ impl Turn {
     /// Starts a run with an input.
     pub(crate) async fn start_run(&mut self, run: RunId, op: Op) -> Result<(), Halt> {
         let OpKind::Prompt(input) = op.kind else { return Ok(()) };
+        self.driven = None;
         // What lies in the inbox was posted while the agent rested: it becomes drafts.
         self.collect_inbox().await?;
         self.stop = CancellationToken::new();
@@ -283,9 +298,9 @@ impl Turn {
         Seat { run, events: self.session.hub.listen(self.meta.id, Some(run)), outcome }
     }
 
-    /// Tells whether somebody waits for the open run to go on.
+    /// Tells whether somebody waits for the open run to go on, or for its end.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.has_open_run() && !self.waiters.is_empty()
+        self.has_open_run() && (!self.waiters.is_empty() || self.mailbox.keeps_any())
     }
 
     /// The one commit point: journal, then memory, then events. There is no other way to change a
@@ -361,8 +376,9 @@ impl Turn {
     }
 
     /// Ends what still runs of a lost run, and takes everything from the log again.
-    pub(crate) async fn recover(&mut self) -> Result<(), Halt> {
+    pub(crate) async fn recover(&mut self, halt: &Halt) -> Result<(), Halt> {
         for (_, children) in self.waiting.drain().collect::<Vec<_>>() {
+            children.let_go(&halt.0);
             children.close().await;
         }
         self.phase = Phase::Idle;
@@ -478,7 +494,10 @@ impl Command {
                 drop(reply.send(Err(error)));
             }
             Self::Custom { reply, .. } => drop(reply.send(Err(error))),
-            Self::Inbox { .. } | Self::CancelOwn { .. } | Self::Close { .. } => {}
+            Self::Inbox { .. }
+            | Self::CancelOwn { .. }
+            | Self::Close { .. }
+            | Self::LetGo { .. } => {}
         }
     }
 }

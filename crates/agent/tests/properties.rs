@@ -234,7 +234,7 @@ mod tests {
             assert!(!matches!(call.state, CallState::Ended(_)));
         };
         match &next {
-            NextStep::CallTools(calls) => calls.iter().for_each(check),
+            NextStep::CallTools => assert!(conversation.has_open_calls()),
             NextStep::Wait(wakes) => wakes.iter().for_each(|(call, _)| check(call)),
             NextStep::CallModel(_) => assert!(!conversation.has_open_calls()),
             NextStep::Settle | NextStep::Rest => assert!(!conversation.has_open_calls()),

@@ -89,19 +89,34 @@ impl Context {
             }
             EntryKind::Assistant(said) => self.reply(said),
             EntryKind::CallStarted(started) => {
-                let rewritten = started.arguments.clone();
+                // A call that was woken starts again, and is still one call.
+                let again = self.call_mut(&started.call).is_some_and(|call| {
+                    if let (true, CallState::Woken(waked)) = (call.started, &call.state) {
+                        call.waked = Some(waked.clone());
+                    }
+                    std::mem::replace(&mut call.started, true)
+                });
                 if self.set_state(&started.call, CallState::Started)
                     && let Some(call) = self.call_mut(&started.call)
                 {
-                    call.started = true;
-                    call.rewritten = rewritten;
+                    call.rewritten.clone_from(&started.arguments);
                 }
-                if let Some(run) = &mut self.run {
+                if let (false, Some(run)) = (again, &mut self.run) {
                     run.tool_calls += 1;
                 }
             }
             EntryKind::CallWaiting(waiting) => {
                 self.set_state(&waiting.call, CallState::Waiting(waiting.wake.clone()));
+                if let Some(call) = self.call_mut(&waiting.call) {
+                    call.waked = None;
+                    // It has happened before the call could say that it waits for it.
+                    let happens =
+                        matches!(waiting.wake, Wake::Agent(_) | Wake::Job(_) | Wake::At(_));
+                    if call.early && happens && call.is_open() {
+                        call.early = false;
+                        call.state = CallState::Woken(Waked::Happened);
+                    }
+                }
             }
             EntryKind::Decided(decided) => {
                 self.deliver(decided.op);
@@ -446,6 +461,9 @@ impl Context {
             });
         if waits {
             self.set_state(call, CallState::Woken(waked));
+        } else if let (Waked::Happened, Some(call)) = (&waked, self.call_mut(call)) {
+            // What has happened may be what it will wait for. One that was just woken looks itself.
+            call.early |= matches!(call.state, CallState::New | CallState::Started);
         }
     }
 
@@ -473,7 +491,14 @@ impl Context {
 
 impl From<&bowline_llm::ToolCall> for Call {
     fn from(call: &bowline_llm::ToolCall) -> Self {
-        Self { call: call.clone(), state: CallState::New, started: false, rewritten: None }
+        Self {
+            call: call.clone(),
+            state: CallState::New,
+            started: false,
+            rewritten: None,
+            waked: None,
+            early: false,
+        }
     }
 }
 

@@ -127,6 +127,9 @@ impl fmt::Debug for ToolContext {
     }
 }
 
+/// After so many messages that nobody has heard yet, more output joins the last one.
+const UNHEARD: usize = 256;
+
 /// What a tool says while it runs.
 #[derive(Debug)]
 pub(crate) enum ScopeMessage {
@@ -192,6 +195,15 @@ impl CallScope {
 
     fn say(&self, message: ScopeMessage) {
         let mut own = self.lock();
+        // A tool that talks faster than the loop listens is heard in larger pieces.
+        if own.said.len() >= UNHEARD
+            && !own.is_closed
+            && let ScopeMessage::Output(more) = &message
+            && let Some(ScopeMessage::Output(last)) = own.said.back_mut()
+        {
+            last.push_str(more);
+            return;
+        }
         // The loop that listens may be gone; then nobody is left to tell.
         if !own.is_closed && self.speaks.send(self.call.clone()).is_ok() {
             own.said.push_back(message);

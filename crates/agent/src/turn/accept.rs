@@ -37,29 +37,35 @@ impl Turn {
                         return Ok(());
                     }
                     (Busy::CancelPrevious, _) => {
-                        self.cancel(CancelReason::User, None).await?;
-                        self.mailbox.keep(Command::Prompt { op, busy, reply });
-                        return Ok(());
+                        let done = self.cancel(CancelReason::User, None).await;
+                        match &done {
+                            Ok(()) => self.mailbox.keep(Command::Prompt { op, busy, reply }),
+                            Err(halt) => drop(reply.send(Err(halt.0.clone().into()))),
+                        }
+                        return done;
                     }
                     (Busy::Queue, OpKind::Prompt(input)) => Some(OpKind::Queue(input)),
                     (Busy::Steer, OpKind::Prompt(input)) => Some(OpKind::Steer(input)),
                     (Busy::Queue | Busy::Steer, kind) => Some(kind),
                 };
-                if let Some(kind) = kind {
-                    self.accept_op(Op { kind, ..op }).await?;
+                let done = match kind {
+                    Some(kind) => self.accept_op(Op { kind, ..op }).await,
+                    None => Ok(()),
+                };
+                match &done {
+                    Ok(()) => drop(self.seat().map(|seat| reply.send(Ok(seat)))),
+                    Err(halt) => drop(reply.send(Err(halt.0.clone().into()))),
                 }
-                if let Some(seat) = self.seat() {
-                    let _ = reply.send(Ok(seat));
-                }
-                Ok(())
+                done
             }
             Command::Post { op, reply } => {
-                let is_waited_for = self.is_waited_for(&op.kind);
-                if is_waited_for.is_ok() {
-                    self.accept_op(op).await?;
+                if let Err(not_waiting) = self.is_waited_for(&op.kind) {
+                    let _ = reply.send(Err(not_waiting));
+                    return Ok(());
                 }
-                let _ = reply.send(is_waited_for);
-                Ok(())
+                let done = self.accept_op(op).await;
+                let _ = reply.send(done.clone().map_err(|halt| halt.0.into()));
+                done
             }
             Command::Inbox { op } => {
                 let id = op.id;
@@ -69,10 +75,16 @@ impl Turn {
             }
             Command::Custom { name, data, reply } => {
                 let custom = Custom { name, call: None, data };
-                self.commit(vec![EntryKind::Custom(custom)]).await?;
-                if let Some(id) = self.conversation.head() {
-                    let _ = reply.send(Ok(id));
+                let done = self.commit(vec![EntryKind::Custom(custom)]).await;
+                match (&done, self.conversation.head()) {
+                    (Ok(()), Some(id)) => drop(reply.send(Ok(id))),
+                    (Ok(()), None) => {}
+                    (Err(halt), _) => drop(reply.send(Err(halt.0.clone().into()))),
                 }
+                done
+            }
+            Command::AddTurn { id, reply, .. } if self.conversation.knows(id) => {
+                let _ = reply.send(Ok(()));
                 Ok(())
             }
             Command::CancelOwn { own } => {
@@ -85,6 +97,10 @@ impl Turn {
             Command::Close { reason } => {
                 self.closing = true;
                 self.cancel(reason, None).await
+            }
+            Command::LetGo { error } => {
+                self.closing = true;
+                Err(Halt(error))
             }
             command @ (Command::Continue { .. }
             | Command::AddTurn { .. }
@@ -103,6 +119,11 @@ impl Turn {
                     let _ = reply.send(Ok(Seat::of(outcome.clone())));
                     return Ok(());
                 }
+                if self.is_ending(op.id) {
+                    // Nothing more is said in that run: it ends, then the prompt starts its own.
+                    self.mailbox.keep(Command::Prompt { op, busy, reply });
+                    return Ok(());
+                }
                 if self.has_open_run() {
                     // Found open: the prompt waits for its next boundary, and the run goes on.
                     let busy = if busy == Busy::Reject { Busy::Queue } else { busy };
@@ -111,10 +132,10 @@ impl Turn {
                 let run = RunId::new(&*self.session.source);
                 let seat = self.seat_for(run);
                 let done = self.start_run(run, op).await;
-                let _ = reply.send(match &done {
-                    Ok(()) => Ok(seat),
-                    Err(halt) => Err(halt.0.clone().into()),
-                });
+                match &done {
+                    Ok(()) => drop(reply.send(Ok(seat))),
+                    Err(halt) => drop(reply.send(Err(halt.0.clone().into()))),
+                }
                 done
             }
             Command::Continue { reply } => {
@@ -124,16 +145,19 @@ impl Turn {
             Command::Post { op, reply } if self.has_open_run() => {
                 self.accept_command(Command::Post { op, reply }).await
             }
-            Command::Post { reply, .. } => {
-                let _ = reply.send(Err(AgentError::NotRunning));
+            Command::Post { op, reply } => {
+                // A tool that runs again says again what it had said.
+                let is_known = self.conversation.knows(op.id);
+                let _ = reply.send(if is_known { Ok(()) } else { Err(AgentError::NotRunning) });
                 Ok(())
             }
-            Command::AddTurn { reply, .. } if self.has_open_run() => {
-                let _ = reply.send(Err(AgentError::AlreadyRunning));
-                Ok(())
+            command @ Command::AddTurn { id, .. }
+                if self.has_open_run() || self.conversation.knows(id) =>
+            {
+                self.accept_command(command).await
             }
-            Command::AddTurn { input, reply } => {
-                let said = UserSaid { message: input.0, via: Via::Turn, op: None };
+            Command::AddTurn { id, input, reply } => {
+                let said = UserSaid { message: input.0, via: Via::Turn, op: Some(id) };
                 let done = self.commit(vec![EntryKind::User(said)]).await;
                 let _ = reply.send(done.clone().map_err(|halt| halt.0.into()));
                 done
@@ -150,11 +174,18 @@ impl Turn {
             command @ (Command::Inbox { .. }
             | Command::Custom { .. }
             | Command::CancelOwn { .. }) => self.accept_command(command).await,
-            Command::Close { .. } => {
+            Command::Close { .. } | Command::LetGo { .. } => {
                 self.closing = true;
                 Ok(())
             }
         }
+    }
+
+    /// Tells whether the open run will only end, and is not the one that a prompt started.
+    fn is_ending(&self, prompt: OpId) -> bool {
+        let Some(run) = self.conversation.run() else { return false };
+        let ends = run.canceled.is_some() || run.limit.is_some() || run.fatal.is_some();
+        run.prompt != Some(prompt) && (ends || self.has_failed())
     }
 
     async fn rewind(&mut self, to: Option<EntryId>) -> Result<Result<(), AgentError>, Halt> {
@@ -247,6 +278,10 @@ impl Turn {
         };
         match self.conversation.open_call(call).map(|call| &call.state) {
             Some(CallState::Waiting(wake)) if fits(wake) => Ok(()),
+            // What has happened already counts as soon as the call waits.
+            Some(CallState::New | CallState::Started) if matches!(kind, OpKind::Wake { .. }) => {
+                Ok(())
+            }
             Some(_) | None => Err(AgentError::NotWaiting(call.to_string())),
         }
     }
@@ -262,9 +297,16 @@ impl Turn {
             return;
         }
         self.phase = Phase::Idle;
-        self.say(EventBody::RunLost { error: halt.0.to_string() });
+        // A run that has never begun is not lost: it was refused.
+        if self.driven.is_some() || self.has_open_run() {
+            self.say(EventBody::RunLost { error: halt.0.to_string() });
+        }
         for waiter in self.waiters.drain(..) {
             let _ = waiter.send(Err(halt.0.clone().into()));
+        }
+        // What was to begin after it would only try in vain to end it.
+        while let Some(command) = self.mailbox.kept() {
+            command.refuse(halt.0.clone().into());
         }
     }
 }

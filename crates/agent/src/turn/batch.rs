@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::Instant;
@@ -17,10 +18,12 @@ use crate::agent::ToolExecution;
 use crate::children::Children;
 use crate::driver::panic_text;
 use crate::entry::CallStatus;
+use crate::journal::JournalError;
 use crate::tool::{
-    Access, CallScope, Deadline, Prepared, RunTool, ScopeMessage, ToolContext, ToolError,
-    ToolOutput,
+    Access, CallScope, Deadline, RunTool, ScopeMessage, ToolContext, ToolError, ToolOutput,
 };
+
+use super::admission::{Admitted, Kept};
 
 /// How long a tool that was asked to stop may take before it is dropped.
 const GRACE: Duration = Duration::from_secs(2);
@@ -36,7 +39,10 @@ pub(super) struct Batch {
     tasks: JoinSet<Returned>,
     ids: HashMap<Id, CallId>,
     running: HashMap<CallId, Running>,
-    pub(super) prepared: HashMap<CallId, Prepared>,
+    /// Calls that cannot start yet.
+    pub(super) prepared: HashMap<CallId, Kept>,
+    /// What is being decided about calls that could start.
+    pub(super) round: Option<BoxFuture<'static, Admitted>>,
     speaks: mpsc::UnboundedSender<CallId>,
     spoke: mpsc::UnboundedReceiver<CallId>,
     execution: ToolExecution,
@@ -92,6 +98,7 @@ pub(super) enum Landing {
 pub(super) enum Happening {
     Landed(Landed),
     Said(CallId, ScopeMessage),
+    Admitted(Admitted),
 }
 
 /// What is needed to put a call in flight.
@@ -112,6 +119,7 @@ impl Batch {
             ids: HashMap::new(),
             running: HashMap::new(),
             prepared: HashMap::new(),
+            round: None,
             speaks,
             spoke,
             execution,
@@ -130,25 +138,10 @@ impl Batch {
         self.speaks.clone()
     }
 
-    /// Tells whether a call may start beside those in flight, the `starting` ones that are about to,
-    /// and the `others`: these, and those that come before it and cannot start yet.
-    pub(super) fn has_room<'a>(
-        &self,
-        access: &Access,
-        starting: usize,
-        mut others: impl Iterator<Item = &'a Access>,
-    ) -> bool {
-        let in_flight = self.running.len() + starting;
-        match self.execution {
-            ToolExecution::Sequential => in_flight == 0 && others.next().is_none(),
-            ToolExecution::Parallel { max } => in_flight < max.max(1),
-            ToolExecution::Auto => {
-                let mut running = self.running.values().map(|running| &running.access);
-                in_flight < AT_ONCE
-                    && running.all(|other| !access.conflicts_with(other))
-                    && others.all(|other| !access.conflicts_with(other))
-            }
-        }
+    /// Returns what may start beside the calls in flight.
+    pub(super) fn room(&self) -> Room {
+        let running = self.running.values().map(|running| running.access.clone()).collect();
+        Room { execution: self.execution, running }
     }
 
     /// Puts a call in flight: its tool runs in a task that owns its context.
@@ -179,7 +172,8 @@ impl Batch {
         self.running.insert(call, running);
     }
 
-    /// Returns what happens next. It may be dropped at any time. Must not be called when idle.
+    /// Returns what happens next. It may be dropped at any time. Must not be called when idle and
+    /// nothing is being decided.
     pub(super) async fn next(&mut self) -> Happening {
         loop {
             let alarm = self.alarm();
@@ -193,6 +187,10 @@ impl Batch {
                     if let Some(message) = running.and_then(|running| running.scope.hear()) {
                         return Happening::Said(call, message);
                     }
+                }
+                admitted = decided(&mut self.round) => {
+                    self.round = None;
+                    return Happening::Admitted(admitted);
                 }
                 Some(joined) = self.tasks.join_next_with_id() => {
                     let (id, returned) = match joined {
@@ -212,6 +210,11 @@ impl Batch {
         for running in self.running.values_mut() {
             running.stop(status);
         }
+    }
+
+    /// Tells the sub-agents of all calls in flight to write nothing more.
+    pub(super) fn let_go(&self, error: &JournalError) {
+        self.running.values().for_each(|running| running.children.let_go(error));
     }
 
     /// Ends all calls in flight and returns when nothing of them is left.
@@ -280,6 +283,41 @@ impl Batch {
                 }
                 (None, Some((due, false))) if due <= now => running.stop(CallStatus::Timeout),
                 (Some(_) | None, _) => {}
+            }
+        }
+    }
+}
+
+async fn decided(round: &mut Option<BoxFuture<'static, Admitted>>) -> Admitted {
+    match round {
+        Some(round) => round.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What is in flight, and what may overlap with it.
+pub(super) struct Room {
+    execution: ToolExecution,
+    running: Vec<Access>,
+}
+
+impl Room {
+    /// Tells whether a call may start beside those in flight, the `starting` ones that are about to,
+    /// and the `others`: these, and those that come before it and cannot start yet.
+    pub(super) fn fits<'a>(
+        &self,
+        access: &Access,
+        starting: usize,
+        mut others: impl Iterator<Item = &'a Access>,
+    ) -> bool {
+        let in_flight = self.running.len() + starting;
+        match self.execution {
+            ToolExecution::Sequential => in_flight == 0 && others.next().is_none(),
+            ToolExecution::Parallel { max } => in_flight < max.max(1),
+            ToolExecution::Auto => {
+                in_flight < AT_ONCE
+                    && self.running.iter().all(|other| !access.conflicts_with(other))
+                    && others.all(|other| !access.conflicts_with(other))
             }
         }
     }

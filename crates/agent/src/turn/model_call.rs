@@ -27,6 +27,9 @@ use super::{Halt, Turn, until};
 /// What is said to a model whose answer was cut at its greatest length.
 const GO_ON: &str = "Your answer was cut at the output limit. Go on exactly where it stops.";
 
+/// How long the last word of a run that has hit a limit may take.
+const WRAP_UP: Duration = Duration::from_secs(60);
+
 /// How a model call came out.
 enum End {
     Whole(Box<Response>),
@@ -67,7 +70,9 @@ impl Turn {
         let out_of_time = matches!(end, End::OutOfTime);
         let said = self.said(purpose, end, draft);
         self.commit_after(vec![EntryKind::Assistant(said)], Some(active)).await?;
-        if out_of_time { self.hit(LimitKind::RunTime).await } else { Ok(()) }
+        // A run that has hit a limit hits no other.
+        let is_limited = self.conversation.run().is_some_and(|run| run.limit.is_some());
+        if out_of_time && !is_limited { self.hit(LimitKind::RunTime).await } else { Ok(()) }
     }
 
     fn request(&self) -> Request {
@@ -84,7 +89,8 @@ impl Turn {
 
     /// Follows the reply to its end, while mail keeps coming in.
     async fn listen(&mut self, mut stream: ModelStream, draft: &mut Draft) -> Result<End, Halt> {
-        let deadline = self.deadline();
+        let is_limited = self.conversation.run().is_some_and(|run| run.limit.is_some());
+        let deadline = if is_limited { Some(Instant::now() + WRAP_UP) } else { self.deadline() };
         loop {
             let event = tokio::select! {
                 event = AssertUnwindSafe(stream.next()).catch_unwind() => {

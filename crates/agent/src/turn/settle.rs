@@ -17,8 +17,7 @@ impl Turn {
             return Ok(());
         }
         // A run that has failed is not to be talked on: what waits stays undelivered.
-        let is_over = matches!(self.conversation.last(), Last::Answer | Last::Broken);
-        if is_over && self.conversation.ending() != Ending::Done {
+        if self.has_failed() {
             return Ok(());
         }
         // What was steered comes first, then what was queued, each in its order.
@@ -26,6 +25,12 @@ impl Turn {
         let queued = run.pending.iter().filter_map(|op| said(op, Via::Queue));
         let kinds = steered.chain(queued).collect();
         self.commit(kinds).await
+    }
+
+    /// Tells whether the last reply is no answer and calls nothing.
+    pub(super) fn has_failed(&self) -> bool {
+        let is_over = matches!(self.conversation.last(), Last::Answer | Last::Broken);
+        is_over && !self.conversation.has_open_calls() && self.conversation.ending() != Ending::Done
     }
 
     /// Ends the turn: delivers what came in at the last moment or what follows up, or else ends the

@@ -1,49 +1,24 @@
 //! One set of calls: started as their conflicts allow, ended the moment each ends.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 
 use futures::FutureExt;
 use tokio::time::Instant;
 
-use bowline_llm::{CallId, Part, ToolCall};
+use bowline_llm::{CallId, Part};
 
 use crate::children::Children;
 use crate::conversation::{Call, CallState};
-use crate::driver::panic_text;
-use crate::entry::{
-    CallEnded, CallStarted, CallStatus, CallWaiting, Custom, Ending, EntryKind, ExternalUsage, Wake,
-};
+use crate::entry::{CallEnded, CallStatus, CallWaiting, Custom, Ending, EntryKind, ExternalUsage};
 use crate::event::{EventBody, Phase};
-use crate::gate::{Review, Verdict};
 use crate::hub::Live;
 use crate::limits::LimitKind;
-use crate::op::Decision;
-use crate::tool::{
-    Access, CallScope, Prepared, Recovery, ScopeMessage, ToolContext, ToolError, ToolOutput, Waked,
-};
+use crate::tool::{CallScope, Prepared, ScopeMessage, ToolContext, ToolError, ToolOutput};
 
+use super::admission::{Admitted, Desk, Ready, Reviewer, Round};
 use super::batch::{Batch, Happening, Landed, Landing, Start};
 use super::{Halt, Turn, result, until};
-
-/// How often a gate may rewrite the arguments of one call.
-const REWRITES: usize = 8;
-
-/// What is to become of a call that could start.
-enum Admission {
-    Starts(CallStarted, Prepared),
-    /// It goes on without starting again.
-    GoesOn(Prepared),
-    Ends(CallStatus, String),
-    Waits(Wake),
-}
-
-/// A call that is about to start.
-struct Ready {
-    call: CallId,
-    prepared: Prepared,
-    wake: Option<Waked>,
-}
 
 impl Turn {
     /// Runs the open calls until each has ended or waits.
@@ -53,7 +28,12 @@ impl Turn {
         let run = AssertUnwindSafe(self.run_batch(&mut batch)).catch_unwind();
         let done = run.await;
         if !matches!(done, Ok(Ok(()))) {
-            // What they did can no longer be written down. Nothing of them may be left.
+            // What they did can no longer be written down. Nothing of them may be left. When the
+            // log failed the run goes on later, and finds its sub-agents as they are now.
+            if let Ok(Err(Halt(error))) = &done {
+                batch.let_go(error);
+                self.waiting.values().for_each(|children| children.let_go(error));
+            }
             batch.abort().await;
             for (_, children) in self.waiting.drain().collect::<Vec<_>>() {
                 children.close().await;
@@ -66,12 +46,17 @@ impl Turn {
         let deadline = self.deadline();
         // When work was last accounted for.
         let mut since = Instant::now();
+        // What a tool says changes nothing about what may start.
+        let mut only_said = false;
         loop {
-            self.end_unwanted(batch).await?;
-            self.start_ready(batch).await?;
-            if batch.is_idle() {
+            if !only_said {
+                self.end_unwanted(batch).await?;
+                self.start_ready(batch).await?;
+            }
+            if batch.is_idle() && batch.round.is_none() {
                 return Ok(());
             }
+            only_said = false;
             tokio::select! {
                 biased;
                 mail = self.mailbox.next() => self.accept(mail).await?,
@@ -82,7 +67,13 @@ impl Turn {
                         since += active;
                         self.land(landed, active).await?;
                     }
-                    Happening::Said(call, message) => self.heard(call, message).await?,
+                    Happening::Said(call, message) => {
+                        only_said = true;
+                        self.heard(call, message).await?;
+                    }
+                    Happening::Admitted(admitted) => {
+                        self.start_admitted(batch, admitted).await?;
+                    }
                 },
             }
             if self.must_stop() {
@@ -132,44 +123,72 @@ impl Turn {
             CallState::Ended(_) => false,
         };
         let open = self.conversation.open_calls();
-        let calls: Vec<(CallId, bool)> = open
+        let calls: Vec<Call> = open
             .into_iter()
             .filter(|call| !batch.runs(call.id()))
             .filter(unwanted)
-            .map(|call| (call.id().clone(), call.started))
+            .cloned()
             .collect();
-        let mut kinds = Vec::new();
-        for (call, started) in calls {
-            if let Some(children) = self.waiting.remove(&call) {
+        if !calls.is_empty() {
+            // What the gate was asked may be about these; it is asked again about the others.
+            batch.round = None;
+        }
+        let (mut kinds, desk) = (Vec::new(), self.desk());
+        for call in calls {
+            if let Some(children) = self.waiting.remove(call.id()) {
                 children.close().await;
             }
-            let status = if started && status == CallStatus::Skipped {
-                CallStatus::Canceled
-            } else {
-                status
-            };
-            kinds.push(ended(call, status, &why));
+            self.end_orphans(call.id()).await?;
+            kinds.push(match (&call.state, status) {
+                // It was cut off, and may have changed something.
+                (CallState::Started, _) if !desk.may_repeat(&call) => interrupted(&call),
+                (_, CallStatus::Skipped) if call.started => {
+                    ended(call.id().clone(), CallStatus::Canceled, &why)
+                }
+                _ => ended(call.id().clone(), status, &why),
+            });
         }
         self.commit(kinds).await
     }
 
-    /// Starts what can start now: all of them in one commit.
+    /// Starts what can start now. While a gate thinks about it, the loop goes on.
     async fn start_ready(&mut self, batch: &mut Batch) -> Result<(), Halt> {
-        loop {
-            let (mut kinds, ready) = self.admit(batch).await;
-            let ends_any = kinds.iter().any(|kind| !matches!(kind, EntryKind::CallStarted(_)));
-            let starts_any = !ready.is_empty();
-            // A call that ends without running may be what others waited for.
-            kinds.sort_by_key(|kind| matches!(kind, EntryKind::CallStarted(_)));
-            self.commit(kinds).await?;
-            for ready in ready {
-                self.put_in_flight(batch, ready);
-            }
-            self.check_call_limit().await?;
-            if !ends_any || !starts_any && !self.conversation.has_open_calls() {
+        while batch.round.is_none() {
+            let mut round = self.round(batch).decide().boxed();
+            let Some(admitted) = (&mut round).now_or_never() else {
+                batch.round = Some(round);
+                return Ok(());
+            };
+            if !self.start_admitted(batch, admitted).await? {
                 return Ok(());
             }
         }
+        Ok(())
+    }
+
+    /// Starts what was let pass: all of it in one commit. Tells whether more may start now.
+    async fn start_admitted(
+        &mut self,
+        batch: &mut Batch,
+        admitted: Admitted,
+    ) -> Result<bool, Halt> {
+        let Admitted { mut kinds, ready, kept } = admitted;
+        batch.prepared.extend(kept);
+        for kind in &kinds {
+            if let EntryKind::CallEnded(ended) = kind {
+                self.end_orphans(&ended.call).await?;
+            }
+        }
+        // A call that ends without running may be what others waited for.
+        let ends_any = kinds.iter().any(|kind| !matches!(kind, EntryKind::CallStarted(_)));
+        let starts_any = !ready.is_empty();
+        kinds.sort_by_key(|kind| matches!(kind, EntryKind::CallStarted(_)));
+        self.commit(kinds).await?;
+        for ready in ready {
+            self.put_in_flight(batch, ready);
+        }
+        self.check_call_limit().await?;
+        Ok(ends_any && (starts_any || self.conversation.has_open_calls()))
     }
 
     /// The calls that fit under the limit have started: the others never will.
@@ -185,57 +204,26 @@ impl Turn {
         Ok(())
     }
 
-    /// Decides about the calls that are not in flight, in order.
-    async fn admit(&mut self, batch: &mut Batch) -> (Vec<EntryKind>, Vec<Ready>) {
-        let mut kinds = Vec::new();
-        let mut ready: Vec<Ready> = Vec::new();
-        let mut ahead: Vec<Access> = Vec::new();
-        let open: Vec<Call> = self.conversation.open_calls().into_iter().cloned().collect();
-        let mut room = self.room_for_calls();
-        for call in open {
-            if batch.runs(call.id()) || matches!(call.state, CallState::Waiting(_)) {
-                continue;
-            }
-            let prepared = match batch.prepared.remove(call.id()) {
-                Some(prepared) => prepared,
-                None => match self.prepare(&call.call.name, call.arguments()) {
-                    Ok(prepared) => prepared,
-                    Err((status, why)) => {
-                        kinds.push(ended(call.id().clone(), status, &why));
-                        continue;
-                    }
-                },
-            };
-            let starts = ready.iter().map(|ready| &ready.prepared.access);
-            let fits = batch.has_room(&prepared.access, ready.len(), starts.chain(&ahead));
-            let is_over_limit = !call.started && room == Some(0);
-            if is_over_limit || !fits {
-                ahead.push(prepared.access.clone());
-                batch.prepared.insert(call.id().clone(), prepared);
-                continue;
-            }
-            let wake = match &call.state {
-                CallState::Woken(waked) => Some(waked.clone()),
-                CallState::New
-                | CallState::Started
-                | CallState::Waiting(_)
-                | CallState::Ended(_) => None,
-            };
-            let id = call.id().clone();
-            match self.review(&call, prepared).await {
-                Admission::Starts(started, prepared) => {
-                    room = room.map(|room| room.saturating_sub(1));
-                    kinds.push(EntryKind::CallStarted(started));
-                    ready.push(Ready { call: id, prepared, wake: None });
-                }
-                Admission::GoesOn(prepared) => ready.push(Ready { call: id, prepared, wake }),
-                Admission::Ends(status, why) => kinds.push(ended(id, status, &why)),
-                Admission::Waits(wake) => {
-                    kinds.push(EntryKind::CallWaiting(CallWaiting { call: id, wake }));
-                }
-            }
+    /// Prepares to decide about the calls that are not in flight.
+    fn round(&self, batch: &mut Batch) -> Round {
+        let mut open = self.conversation.open_calls();
+        open.retain(|call| !batch.runs(call.id()) && !matches!(call.state, CallState::Waiting(_)));
+        let known = |call: &Call| (call.clone(), batch.prepared.remove(call.id()));
+        let calls = open.into_iter().map(known).collect();
+        Round {
+            reviewer: Reviewer {
+                gate: Arc::clone(&self.agent.gate),
+                meta: Arc::clone(&self.meta),
+                desk: self.desk(),
+            },
+            room: batch.room(),
+            left: self.room_for_calls(),
+            calls,
         }
-        (kinds, ready)
+    }
+
+    fn desk(&self) -> Desk {
+        Desk { offered: self.conversation.tools().0.clone(), tools: self.agent.tools.clone() }
     }
 
     /// Returns how many more calls may start; `None` for any number.
@@ -243,84 +231,6 @@ impl Turn {
         let run = self.conversation.run()?;
         let limit = run.limits.tool_calls;
         (limit > 0).then(|| limit.saturating_sub(run.tool_calls))
-    }
-
-    /// Finds the tool and reads the arguments.
-    fn prepare(&self, name: &str, arguments: &str) -> Result<Prepared, (CallStatus, String)> {
-        let known = self.conversation.tools().0;
-        let is_offered = known.specs().iter().any(|spec| spec.name == name);
-        let Some(tool) = self.agent.tools.get(name).filter(|_| is_offered) else {
-            let names = known.specs().iter().map(|spec| spec.name.as_str());
-            return Err((CallStatus::Error, result::unknown_tool(name, names)));
-        };
-        let prepared = catch_unwind(AssertUnwindSafe(|| tool.prepare(arguments)));
-        match prepared {
-            Ok(prepared) => prepared.map_err(|error| (CallStatus::Error, error.to_string())),
-            Err(panic) => {
-                let text = panic_text(&*panic);
-                Err((CallStatus::Error, format!("the tool panicked: {text}")))
-            }
-        }
-    }
-
-    /// Asks the gate about a call that has not started, and recovers one that had.
-    async fn review(&self, call: &Call, prepared: Prepared) -> Admission {
-        if call.started {
-            let was_cut_off = matches!(call.state, CallState::Started);
-            return match prepared.recovery {
-                Recovery::Unknown if was_cut_off => {
-                    Admission::Ends(CallStatus::Interrupted, result::INTERRUPTED.to_owned())
-                }
-                Recovery::Rerun | Recovery::Reattach | Recovery::Unknown => {
-                    Admission::GoesOn(prepared)
-                }
-            };
-        }
-        let decision = match &call.state {
-            CallState::Woken(Waked::Decided(decision)) => Some(decision),
-            CallState::Woken(_)
-            | CallState::New
-            | CallState::Started
-            | CallState::Waiting(_)
-            | CallState::Ended(_) => None,
-        };
-        if let Some(Decision::Deny { reason }) = decision {
-            return Admission::Ends(CallStatus::Denied, format!("denied: {reason}"));
-        }
-        let mut asked = ToolCall { arguments: call.arguments().to_owned(), ..call.call.clone() };
-        let mut prepared = prepared;
-        for _ in 0..=REWRITES {
-            let access = prepared.access.clone();
-            let review = Review { call: &asked, access: &access, agent: &self.meta, decision };
-            // A gate that cannot say does not let anything pass.
-            let verdict = AssertUnwindSafe(self.agent.gate.review(&review)).catch_unwind().await;
-            let verdict = verdict.unwrap_or_else(|panic| Verdict::Deny {
-                reason: format!("the gate panicked: {}", panic_text(&*panic)),
-            });
-            match verdict {
-                Verdict::Allow { rule } => {
-                    let is_rewritten = asked.arguments != call.call.arguments;
-                    let arguments = is_rewritten.then(|| asked.arguments.clone());
-                    let started = CallStarted { call: call.id().clone(), arguments, rule };
-                    return Admission::Starts(started, prepared);
-                }
-                Verdict::Deny { reason } => {
-                    return Admission::Ends(CallStatus::Denied, format!("denied: {reason}"));
-                }
-                Verdict::Wait { question } => {
-                    return Admission::Waits(Wake::Decision { question });
-                }
-                Verdict::Rewrite { arguments } => {
-                    prepared = match self.prepare(&asked.name, &arguments) {
-                        Ok(prepared) => prepared,
-                        Err((status, why)) => return Admission::Ends(status, why),
-                    };
-                    asked.arguments = arguments;
-                }
-            }
-        }
-        let why = "denied: the arguments were rewritten without end".to_owned();
-        Admission::Ends(CallStatus::Denied, why)
     }
 
     fn put_in_flight(&mut self, batch: &mut Batch, ready: Ready) {
@@ -389,6 +299,8 @@ impl Turn {
             }
         };
         children.close().await;
+        // One that an earlier process had made may not have been made again.
+        self.end_orphans(&call).await?;
         let ended = self.fit(call, status, content, ran).await?;
         kinds.push(EntryKind::CallEnded(CallEnded { fatal, ..ended }));
         self.commit_after(kinds, Some(active)).await
@@ -428,25 +340,39 @@ impl Turn {
         }
     }
 
-    /// Ends the run whatever is open: what is in flight is no longer known.
-    pub(crate) async fn abandon(&mut self, ending: Ending) -> Result<(), Halt> {
+    /// Ends all sub-agents of the calls that are open.
+    pub(super) async fn end_children(&mut self) -> Result<(), Halt> {
         for (_, children) in self.waiting.drain().collect::<Vec<_>>() {
             children.close().await;
         }
+        for call in self.conversation.open_calls() {
+            self.end_orphans(call.id()).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the run whatever is open: what is in flight is no longer known.
+    pub(crate) async fn abandon(&mut self, ending: Ending) -> Result<(), Halt> {
+        self.end_children().await?;
         let ends = self.conversation.open_calls().into_iter().map(|call| {
-            let (status, why) = match call.started {
-                true => (CallStatus::Interrupted, result::INTERRUPTED),
-                false => (CallStatus::Skipped, "skipped: the run ended before it started"),
-            };
-            ended(call.id().clone(), status, why)
+            if call.started {
+                return interrupted(call);
+            }
+            let why = "skipped: the run ended before it started";
+            ended(call.id().clone(), CallStatus::Skipped, why)
         });
         let kinds = ends.collect();
         self.finish(ending, kinds).await
     }
 }
 
+/// Makes the entry of a call of which nobody knows what it did.
+fn interrupted(call: &Call) -> EntryKind {
+    ended(call.id().clone(), CallStatus::Interrupted, result::INTERRUPTED)
+}
+
 /// Makes the entry of a call that ended without its tool saying anything.
-fn ended(call: CallId, status: CallStatus, why: &str) -> EntryKind {
+pub(super) fn ended(call: CallId, status: CallStatus, why: &str) -> EntryKind {
     let content = Arc::new([Part::Text(why.to_owned())]);
     EntryKind::CallEnded(CallEnded { call, status, content, ms: None, full: None, fatal: false })
 }

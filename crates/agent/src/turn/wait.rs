@@ -85,9 +85,7 @@ impl Turn {
 
     /// Ends the run because nobody can give what it waits for.
     async fn give_up(&mut self) -> Result<(), Halt> {
-        for (_, children) in self.waiting.drain().collect::<Vec<_>>() {
-            children.close().await;
-        }
+        self.end_children().await?;
         let denied = self.conversation.open_calls().into_iter().map(|call| {
             EntryKind::CallEnded(CallEnded {
                 call: call.id().clone(),

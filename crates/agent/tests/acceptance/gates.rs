@@ -488,3 +488,165 @@ async fn a_gate_that_panics_denies() {
     assert_eq!(told.result("call_1"), "denied: the gate panicked: no idea");
     assert_eq!(told.text(), "done");
 }
+
+/// A gate that thinks until a latch is opened.
+struct Thinking(Latch);
+
+#[async_trait]
+impl Gate for Thinking {
+    async fn review(&self, call: &Review<'_>) -> Verdict {
+        if call.call.name == "echo" {
+            self.0.pass().await;
+        }
+        allow()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_that_thinks_does_not_keep_the_loop_from_hearing() {
+    let (latch, other) = (Latch::default(), Latch::default());
+    let reply = Reply::call("held", r#"{"text":"h"}"#).and_call("echo", r#"{"text":"e"}"#);
+    let stage = stage([reply, Reply::text("done")]).with(echo()).with(held("held", &other));
+    let gate = Arc::new(Thinking(latch.clone()));
+    let stage = stage.change(|agent| agent.gate = gate);
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    latch.reached().await;
+    let queued = handle.queue("more");
+    tokio::time::timeout(Duration::from_secs(60), queued).await.expect("it is deaf").unwrap();
+    latch.open();
+    other.open();
+    let told = hear(run).await;
+    assert_eq!(told.result("call_2"), "e");
+    assert_eq!(conversation(&handle).len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_does_not_wait_for_a_gate() {
+    let latch = Latch::default();
+    let stage = stage([call()]).with(echo());
+    let gate = Arc::new(Thinking(latch.clone()));
+    let stage = stage.change(|agent| agent.gate = gate);
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    latch.reached().await;
+    handle.cancel();
+    let told = tokio::time::timeout(Duration::from_secs(60), hear(run)).await.expect("it is deaf");
+    assert_eq!(told.ending(), Ending::Canceled(CancelReason::User));
+    assert_eq!(told.ends(), ["tool_end(call_1, canceled)"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gate_that_thinks_does_not_stop_the_clock() {
+    let limits = Limits { run_time_ms: 5_000, ..Limits::none() };
+    let latch = Latch::default();
+    let stage = stage([call()]).with(echo());
+    let gate = Arc::new(Thinking(latch.clone()));
+    let stage = stage.change(|agent| (agent.gate, agent.limits) = (gate, limits));
+    let told = tokio::time::timeout(Duration::from_secs(60), stage.play()).await;
+    assert_eq!(told.expect("it is deaf").ending(), Ending::Limit(LimitKind::RunTime));
+}
+
+// A call that the gate rewrote waits for its turn with its new arguments, and is not asked about
+// again.
+#[tokio::test(start_paused = true)]
+async fn a_rewritten_call_does_not_overlap_with_what_it_conflicts_with() {
+    let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let judge = {
+        let asked = Arc::clone(&asked);
+        move |arguments: &str, _: Option<&Decision>| {
+            asked.lock().unwrap().push(arguments.to_owned());
+            match arguments {
+                r#"{"text":"b"}"# => Verdict::Rewrite { arguments: r#"{"text":"a"}"#.to_owned() },
+                _ => allow(),
+            }
+        }
+    };
+    let latch = Latch::default();
+    let reply = Reply::call("writes", r#"{"text":"a"}"#).and_call("writes", r#"{"text":"b"}"#);
+    let stage = stage([reply, Reply::text("done")]).with(Writes(latch.clone()));
+    let stage = stage.change(|agent| agent.gate = Arc::new(Judge(judge)));
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    latch.reached().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    latch.open();
+    let told = hear(run).await;
+    assert_eq!(
+        told.call_lines()[2..],
+        [
+            "tool_start(call_1)",
+            "tool_end(call_1, ok)",
+            "tool_start(call_2, {\"text\":\"a\"})",
+            "tool_end(call_2, ok)",
+        ]
+    );
+    assert_eq!(asked.lock().unwrap().len(), 3);
+}
+
+/// Writes the file that it is told.
+struct Writes(Latch);
+
+impl bowline_agent::tool::Tool for Writes {
+    const NAME: &'static str = "writes";
+    type Input = crate::support::Text;
+
+    fn access(&self, input: &Self::Input) -> bowline_agent::tool::Access {
+        bowline_agent::tool::Access::write(&input.text)
+    }
+
+    async fn run(&self, _: Self::Input, _: &ToolContext) -> Result<ToolOutput, ToolError> {
+        self.0.pass().await;
+        Ok("written".into())
+    }
+}
+
+#[tokio::test]
+async fn a_sub_agent_may_not_do_what_its_parent_may_not() {
+    let stage = stage([Reply::call("ask", "{}"), Reply::text("done")]);
+    let gate =
+        Arc::new(Judge(|arguments: &str, _: Option<&Decision>| match arguments.contains("bad") {
+            true => Verdict::Deny { reason: "never".to_owned() },
+            false => allow(),
+        }));
+    let stage = stage.change(|agent| agent.gate = gate);
+    let script = [Reply::call("echo", r#"{"text":"bad"}"#), Reply::text("child's")];
+    let (model, mut child) = like(&stage.agent, "child", script);
+    child.gate = Arc::new(bowline_agent::gate::Open);
+    child.tools.add(Arc::new(echo())).unwrap();
+    let stage = stage.with(tool("ask", move |_, cx: ToolContext| {
+        let child = Child { agent: child.clone(), key: None, label: None, from: From::Fresh };
+        async move {
+            let child = cx.children.create(child).await.unwrap();
+            Ok(child.prompt("do it").await.unwrap().text().into())
+        }
+    }));
+    assert_eq!(stage.play().await.text(), "done");
+    let last = crate::support::lines_of(model.requests()[1].messages.iter());
+    assert_eq!(last[2], "results call_1!=\"denied: never\"");
+}
+
+// What happens before a call can say that it waits for it is not forgotten.
+#[tokio::test(start_paused = true)]
+async fn a_wake_that_comes_before_its_wait_counts() {
+    let latch = Latch::default();
+    let its = latch.clone();
+    let stage = stage([Reply::call("job", "{}"), Reply::text("done")]);
+    let stage = stage.with(tool("job", move |_, cx: ToolContext| {
+        let latch = its.clone();
+        async move {
+            latch.pass().await;
+            Ok(match cx.wake {
+                None => ToolOutput::Waiting(Wake::Job("1".into())),
+                Some(waked) => format!("{waked:?}").into(),
+            })
+        }
+    }));
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    latch.reached().await;
+    handle.wake("call_1".into()).await.unwrap();
+    latch.open();
+    let told = tokio::time::timeout(Duration::from_secs(3600), hear(run)).await;
+    assert_eq!(told.expect("it waits for ever").result("call_1"), "Happened");
+}

@@ -286,3 +286,15 @@ async fn tool_time_does_not_run_while_a_sub_agent_works() {
         assert_eq!(ends, [format!("tool_end(call_1, {end})")], "{before} {after}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_last_word_that_never_comes_does_not_keep_the_run_open() {
+    let gate = Gate::default();
+    let limits = Limits { model_turns: 1, run_time_ms: 5_000, wrap_up: true, ..Limits::none() };
+    let stage = limited([call(), Reply::text("never").held_by(&gate)], limits);
+    let told = tokio::time::timeout(Duration::from_secs(3600), stage.play()).await;
+    let told = told.expect("it never ends");
+    assert_eq!(told.ending(), Ending::Limit(LimitKind::ModelTurns));
+    let hits = lines(&told.events, |body| matches!(body, EventBody::LimitHit { .. }));
+    assert_eq!(hits, ["limit_hit(model_turns)"]);
+}

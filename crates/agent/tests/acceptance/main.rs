@@ -10,10 +10,12 @@
 
 mod answers;
 mod children;
+mod crashes;
 mod final_text;
 mod gates;
 mod invariants;
 mod limits;
+mod orchestrators;
 mod schedule;
 mod sessions;
 mod steering;

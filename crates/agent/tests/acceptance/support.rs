@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bowline_agent::entry::{Ending, Entry};
 use bowline_agent::event::{Event, EventBody};
 use bowline_agent::id::{AgentId, OpId, SessionId};
-use bowline_agent::journal::{Blobs, Inbox, JournalError, Pos, SessionLog, Store};
+use bowline_agent::journal::{Blobs, Inbox, JournalError, Pos, Seq, SessionLog, Store};
 use bowline_agent::op::Decision;
 use bowline_agent::tool::{
     Access, DynTool, FunctionTool, ToolContext, ToolError, ToolOutput, Toolbox, tool_fn,
@@ -434,6 +434,27 @@ impl Store for Shelf {
     fn blobs(&self, id: SessionId) -> Arc<dyn Blobs> {
         self.0.blobs(id)
     }
+}
+
+/// Makes an agent whose store has the log of a session as it was after the first entry that is
+/// wanted, as if its process had died there.
+pub(crate) async fn crashed(
+    agent: &Agent,
+    session: SessionId,
+    mut last: impl FnMut(&Entry) -> bool,
+) -> Agent {
+    let log = log_of(session).await;
+    let end = log.iter().position(|(_, entry)| last(entry)).expect("it is in the log");
+    let shelf = Shelf::default();
+    let cut = shelf.create(session);
+    let mut seqs = std::collections::HashMap::new();
+    for (_, entry) in &log[..=end] {
+        let seq: &mut Seq = seqs.entry(entry.agent).or_default();
+        cut.journal(entry.agent).append(*seq, std::slice::from_ref(entry)).await.unwrap();
+        seq.0 += 1;
+    }
+    drop(cut);
+    Agent { store: Arc::new(shelf), ..agent.clone() }
 }
 
 /// Returns the kinds of a log's entries.

@@ -543,3 +543,26 @@ async fn the_result_of_a_call_may_hold_more_than_text() {
     assert_eq!(text_of(&results[0].content), "an image");
     assert_eq!(results[0].content[1], part);
 }
+
+// A tool that talks without end is heard in pieces, and nothing it says is lost.
+#[tokio::test]
+async fn what_a_talkative_tool_says_is_joined_and_not_lost() {
+    let stage = stage([Reply::call("talks", "{}"), Reply::text("done")]);
+    let stage = stage.with(tool("talks", |_, cx: ToolContext| async move {
+        for _ in 0..10_000 {
+            cx.output("x");
+        }
+        Ok("said".into())
+    }));
+    let told = stage.play().await;
+    let said: Vec<&str> = told
+        .events
+        .iter()
+        .filter_map(|event| match &event.body {
+            EventBody::ToolOutput { text } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert!(said.len() < 1_000, "{} pieces", said.len());
+    assert_eq!(said.concat().len(), 10_000);
+}

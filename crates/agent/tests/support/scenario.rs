@@ -393,6 +393,11 @@ fn summary(
                 let nth = waits.get(&(entry.agent, woken.call.clone()));
                 counts = nth.is_some_and(|nth| *nth == 1);
             }
+            // And is woken again, and starts again.
+            EntryKind::CallStarted(started) => {
+                let nth = waits.get(&(entry.agent, started.call.clone()));
+                counts = nth.is_none_or(|nth| *nth == 1);
+            }
             _ => {}
         }
         if counts {

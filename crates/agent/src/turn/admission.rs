@@ -1,0 +1,250 @@
+//! Which calls may start: decided apart from the loop, which must hear of a cancel, of mail and of
+//! calls that land while a gate thinks.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use futures::FutureExt;
+
+use bowline_llm::{CallId, ToolBlock, ToolCall};
+
+use crate::conversation::{Call, CallState};
+use crate::driver::panic_text;
+use crate::entry::{CallStarted, CallStatus, CallWaiting, EntryKind, Wake};
+use crate::event::AgentMeta;
+use crate::gate::{Gate, Review, Verdict};
+use crate::op::Decision;
+use crate::tool::{Access, Prepared, Recovery, Toolbox, Waked};
+
+use super::batch::Room;
+use super::result;
+use super::tool_calls::ended;
+
+/// How often a gate may rewrite the arguments of one call.
+const REWRITES: usize = 8;
+
+/// What is to become of a call that could start.
+enum Admission {
+    Starts(CallStarted, Prepared),
+    /// It goes on without starting again.
+    GoesOn(Prepared),
+    Ends(CallStatus, String),
+    Waits(Wake),
+}
+
+/// A call that is about to start.
+pub(super) struct Ready {
+    pub(super) call: CallId,
+    pub(super) prepared: Prepared,
+    pub(super) wake: Option<Waked>,
+}
+
+/// A call that cannot start yet, with what its start will say if the gate has let it pass.
+pub(super) type Kept = (Prepared, Option<CallStarted>);
+
+/// What was decided about calls.
+#[derive(Default)]
+pub(super) struct Admitted {
+    pub(super) kinds: Vec<EntryKind>,
+    pub(super) ready: Vec<Ready>,
+    pub(super) kept: HashMap<CallId, Kept>,
+}
+
+/// One look at the calls that are not in flight. It owns all it needs, so it may be dropped at any
+/// time: then nothing was decided.
+pub(super) struct Round {
+    pub(super) reviewer: Reviewer,
+    pub(super) room: Room,
+    /// How many calls may still start; `None` for any number.
+    pub(super) left: Option<u32>,
+    pub(super) calls: Vec<(Call, Option<Kept>)>,
+}
+
+/// Finds tools, and reads arguments for them.
+pub(super) struct Desk {
+    pub(super) offered: ToolBlock,
+    pub(super) tools: Toolbox,
+}
+
+/// Who is asked about calls.
+pub(super) struct Reviewer {
+    pub(super) gate: Arc<dyn Gate>,
+    pub(super) meta: Arc<AgentMeta>,
+    pub(super) desk: Desk,
+}
+
+impl Round {
+    /// Decides about the calls, in order.
+    pub(super) async fn decide(mut self) -> Admitted {
+        let mut admitted = Admitted::default();
+        let mut ahead: Vec<Access> = Vec::new();
+        for (call, kept) in std::mem::take(&mut self.calls) {
+            let id = call.id().clone();
+            let known = kept.map_or_else(
+                || {
+                    self.reviewer
+                        .desk
+                        .prepare(&call.call.name, call.arguments())
+                        .map(|new| (new, None))
+                },
+                Ok,
+            );
+            let (prepared, passed) = match known {
+                Ok(known) => known,
+                Err((status, why)) => {
+                    admitted.kinds.push(ended(id, status, &why));
+                    continue;
+                }
+            };
+            let is_over_limit = !call.started && self.left == Some(0);
+            if is_over_limit || !self.fits(&prepared.access, &admitted.ready, &ahead) {
+                ahead.push(prepared.access.clone());
+                admitted.kept.insert(id, (prepared, passed));
+                continue;
+            }
+            let admission = match passed {
+                Some(started) => Admission::Starts(started, prepared),
+                None => self.reviewer.review(&call, prepared).await,
+            };
+            match admission {
+                // The gate gave it other arguments, with which it must wait for its turn.
+                Admission::Starts(started, prepared)
+                    if !self.fits(&prepared.access, &admitted.ready, &ahead) =>
+                {
+                    ahead.push(prepared.access.clone());
+                    admitted.kept.insert(id, (prepared, Some(started)));
+                }
+                Admission::Starts(started, prepared) => {
+                    if !call.started {
+                        self.left = self.left.map(|left| left.saturating_sub(1));
+                    }
+                    admitted.kinds.push(EntryKind::CallStarted(started));
+                    admitted.ready.push(Ready { call: id, prepared, wake: wake(&call) });
+                }
+                Admission::GoesOn(prepared) => {
+                    admitted.ready.push(Ready { call: id, prepared, wake: wake(&call) });
+                }
+                Admission::Ends(status, why) => admitted.kinds.push(ended(id, status, &why)),
+                Admission::Waits(wake) => {
+                    admitted.kinds.push(EntryKind::CallWaiting(CallWaiting { call: id, wake }));
+                }
+            }
+        }
+        admitted
+    }
+
+    fn fits(&self, access: &Access, ready: &[Ready], ahead: &[Access]) -> bool {
+        let starts = ready.iter().map(|ready| &ready.prepared.access);
+        self.room.fits(access, ready.len(), starts.chain(ahead))
+    }
+}
+
+/// Returns what the tool of a call is told of its wake: the decision that let it start is the
+/// gate's, and no wake.
+fn wake(call: &Call) -> Option<Waked> {
+    match &call.state {
+        CallState::Woken(waked) => Some(waked.clone()),
+        CallState::Started => call.waked.clone(),
+        CallState::New | CallState::Waiting(_) | CallState::Ended(_) => None,
+    }
+    .filter(|_| call.started)
+}
+
+impl Desk {
+    /// Finds the tool and reads the arguments.
+    fn prepare(&self, name: &str, arguments: &str) -> Result<Prepared, (CallStatus, String)> {
+        let is_offered = self.offered.specs().iter().any(|spec| spec.name == name);
+        let Some(tool) = self.tools.get(name).filter(|_| is_offered) else {
+            let names = self.offered.specs().iter().map(|spec| spec.name.as_str());
+            return Err((CallStatus::Error, result::unknown_tool(name, names)));
+        };
+        let prepared = catch_unwind(AssertUnwindSafe(|| tool.prepare(arguments)));
+        match prepared {
+            Ok(prepared) => prepared.map_err(|error| (CallStatus::Error, error.to_string())),
+            Err(panic) => {
+                let text = panic_text(&*panic);
+                Err((CallStatus::Error, format!("the tool panicked: {text}")))
+            }
+        }
+    }
+
+    /// Tells whether it makes no difference if a call that was cut off had run.
+    pub(super) fn may_repeat(&self, call: &Call) -> bool {
+        let prepared = self.prepare(&call.call.name, call.arguments());
+        prepared.is_ok_and(|prepared| prepared.recovery == Recovery::Rerun)
+    }
+}
+
+impl Reviewer {
+    /// Asks the gate about a call that has not started, and recovers one that had.
+    async fn review(&self, call: &Call, prepared: Prepared) -> Admission {
+        let decision = match &call.state {
+            CallState::Woken(_) if call.started => {
+                // It is said again that it starts: if it is cut off now, it may have run twice.
+                let arguments = call.rewritten.clone();
+                let again = CallStarted { call: call.id().clone(), arguments, rule: None };
+                return Admission::Starts(again, prepared);
+            }
+            _ if call.started => {
+                return match prepared.recovery {
+                    Recovery::Unknown => {
+                        Admission::Ends(CallStatus::Interrupted, result::INTERRUPTED.to_owned())
+                    }
+                    Recovery::Rerun | Recovery::Reattach => Admission::GoesOn(prepared),
+                };
+            }
+            CallState::Woken(Waked::Decided(decision)) => Some(decision),
+            CallState::Woken(_)
+            | CallState::New
+            | CallState::Started
+            | CallState::Waiting(_)
+            | CallState::Ended(_) => None,
+        };
+        if let Some(Decision::Deny { reason }) = decision {
+            return Admission::Ends(CallStatus::Denied, format!("denied: {reason}"));
+        }
+        self.ask(call, decision, prepared).await
+    }
+
+    async fn ask(
+        &self,
+        call: &Call,
+        decision: Option<&Decision>,
+        mut prepared: Prepared,
+    ) -> Admission {
+        let mut asked = ToolCall { arguments: call.arguments().to_owned(), ..call.call.clone() };
+        for _ in 0..=REWRITES {
+            let access = prepared.access.clone();
+            let review = Review { call: &asked, access: &access, agent: &self.meta, decision };
+            // A gate that cannot say does not let anything pass.
+            let verdict = AssertUnwindSafe(self.gate.review(&review)).catch_unwind().await;
+            let verdict = verdict.unwrap_or_else(|panic| Verdict::Deny {
+                reason: format!("the gate panicked: {}", panic_text(&*panic)),
+            });
+            match verdict {
+                Verdict::Allow { rule } => {
+                    let is_rewritten = asked.arguments != call.call.arguments;
+                    let arguments = is_rewritten.then(|| asked.arguments.clone());
+                    let started = CallStarted { call: call.id().clone(), arguments, rule };
+                    return Admission::Starts(started, prepared);
+                }
+                Verdict::Deny { reason } => {
+                    return Admission::Ends(CallStatus::Denied, format!("denied: {reason}"));
+                }
+                Verdict::Wait { question } => {
+                    return Admission::Waits(Wake::Decision { question });
+                }
+                Verdict::Rewrite { arguments } => {
+                    prepared = match self.desk.prepare(&asked.name, &arguments) {
+                        Ok(prepared) => prepared,
+                        Err((status, why)) => return Admission::Ends(status, why),
+                    };
+                    asked.arguments = arguments;
+                }
+            }
+        }
+        let why = "denied: the arguments were rewritten without end".to_owned();
+        Admission::Ends(CallStatus::Denied, why)
+    }
+}
