@@ -59,7 +59,7 @@ async fn a_prompt_on_a_run_found_open_that_only_ends_starts_its_own() {
         let handle = agent.resume(id).await.unwrap();
         let told = hear(handle.prompt_with("again", busy)).await;
         assert_eq!((told.ending(), told.text()), (Ending::Done, "new".to_owned()));
-        assert_eq!(handle.state().drafts, []);
+        assert_eq!(*handle.state().drafts, []);
     }
 }
 
