@@ -15,6 +15,7 @@ use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::op::Input;
 use crate::orchestrator::{Orchestrator, React};
+use crate::redact::Redaction;
 use crate::run::Run;
 use crate::session;
 use crate::tool::Toolbox;
@@ -51,6 +52,8 @@ pub struct Agent {
     pub orchestrator: Arc<dyn Orchestrator>,
     /// Who decides about tool calls.
     pub gate: Arc<dyn Gate>,
+    /// Secrets that no tool's output may carry to the model or the log.
+    pub redaction: Redaction,
     /// Whether somebody is there who can decide and answer. If not, a run that needs it ends.
     pub attended: bool,
     /// What to do with a prompt while a run is open.
@@ -107,6 +110,7 @@ impl Agent {
             limits: Limits::default(),
             orchestrator: Arc::new(React),
             gate: Arc::new(Open),
+            redaction: Redaction::default(),
             attended: true,
             busy: Busy::Reject,
             cwd: None,

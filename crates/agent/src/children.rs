@@ -87,8 +87,8 @@ pub struct Children {
 /// What a sub-agent is to be.
 #[derive(Debug, Clone)]
 pub struct Child {
-    /// What it is made of. Store, source of ids and whether it is attended are the parent's,
-    /// whatever stands here, and the parent's gate is asked before its own.
+    /// What it is made of. Store, source of ids, secrets and whether it is attended are the
+    /// parent's, whatever stands here, and the parent's gate is asked before its own.
     pub agent: Agent,
     /// Tells the children of one call apart, so that a call that runs again finds each of them.
     /// `None` counts them in order of creation: then they must not be made concurrently.
@@ -222,6 +222,7 @@ impl Children {
             gate: gate::both(&scope.agent.gate, &child.agent.gate),
             store: Arc::clone(&scope.agent.store),
             source: Arc::clone(&scope.agent.source),
+            redaction: scope.agent.redaction.clone(),
             attended: scope.agent.attended,
             ..child.agent
         };

@@ -5,17 +5,17 @@ mod totals;
 
 use std::sync::Arc;
 
-use bowline_llm::{CallId, Message, MessageRef, Messages, RawJson, ToolBlock, ToolCall};
+use bowline_llm::{CallId, Effort, Messages, ToolBlock, ToolCall};
 
 use crate::entry::{CallEnded, Created, Ending, Entry, EntryKind, LimitHit, RunError, Wake};
 use crate::id::{EntryId, OpId, RunId};
 use crate::journal::Seq;
 use crate::limits::Limits;
 use crate::op::{CancelReason, Op};
-use crate::tool::Waked;
+use crate::tool::{Records, Waked};
 
 use context::Context;
-pub(crate) use context::{hash_text, hash_tools, is_stored};
+pub(crate) use context::{hash_text, hash_tools};
 pub use totals::Totals;
 
 /// The fold of one agent's log: the view that a model gets, what is open, and what it has cost.
@@ -45,6 +45,8 @@ pub struct OpenRun {
     pub id: RunId,
     /// The model it asks, as `provider/model`.
     pub model: String,
+    /// How hard that is asked to think.
+    pub effort: Option<Effort>,
     /// Its limits.
     pub limits: Limits,
     /// Model calls so far, a wrap-up call not counted.
@@ -270,13 +272,23 @@ impl Conversation {
     }
 
     /// Tells whether the last reply was stopped before it was whole.
-    pub(crate) fn was_stopped(&self) -> bool {
-        self.context.was_stopped()
+    pub(crate) fn was_out_of_time(&self) -> bool {
+        self.context.was_out_of_time()
     }
 
     /// Returns why the last reply is no answer, if it is none.
     pub(crate) fn ending(&self) -> Ending {
         self.context.ending()
+    }
+
+    /// Tells whether the latest reply is none that counts: its calls are not to be run.
+    pub(crate) fn is_void(&self) -> bool {
+        self.context.is_void()
+    }
+
+    /// Tells whether the model was told where it is.
+    pub(crate) fn is_placed(&self) -> bool {
+        self.context.is_placed
     }
 
     pub(crate) fn system(&self) -> (&Arc<str>, &str) {
@@ -287,7 +299,7 @@ impl Conversation {
         (&self.context.tools, &self.context.tools_hash)
     }
 
-    pub(crate) fn records(&self) -> &rpds::VectorSync<(Arc<str>, RawJson)> {
+    pub(crate) fn records(&self) -> &Records {
         &self.context.records
     }
 
@@ -296,19 +308,9 @@ impl Conversation {
         self.context.unique_ids(message);
     }
 
-    /// Replaces messages by others that say the same, such as those whose stored parts were
-    /// fetched.
-    pub(crate) fn replace_message(&mut self, index: usize, message: Message) {
-        self.context.messages.set_mut(index, MessageRef::from(message));
-    }
-
-    /// Tells whether a message has parts that are kept elsewhere.
-    pub(crate) fn has_stored(&self) -> bool {
-        self.context.stored
-    }
-
-    pub(crate) fn set_fetched(&mut self) {
-        self.context.stored = false;
+    /// Returns the places of messages that have parts which are kept elsewhere, in order.
+    pub(crate) fn stored(&self) -> &[usize] {
+        &self.context.stored
     }
 
     /// Tells whether an operation is in the log, delivered or pending.

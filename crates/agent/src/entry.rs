@@ -2,13 +2,12 @@
 //!
 //! `docs/log.md` says of every kind who writes it and what replay does with it.
 
+mod form;
+
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::de::Error as _;
-use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 use bowline_llm::{
     AssistantMessage, CallId, Effort, ErrorKind, Part, Price, RawJson, StopReason, Stored,
@@ -166,6 +165,12 @@ pub struct RunStarted {
     pub tools: Recorded<Tools>,
     /// The limits of the run.
     pub limits: Limits,
+    /// How many tokens a request to the model and its answer may have together, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u64>,
+    /// The name of the orchestrator that began the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub orchestrator: Option<String>,
 }
 
 /// A value that is written in full only when it differs from the last one in the log.
@@ -268,8 +273,10 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Broken {
-    /// The run was cancelled or ran out of time.
+    /// The run was cancelled.
     Stopped,
+    /// The time of the run was up.
+    OutOfTime,
     /// The call failed.
     Failed {
         /// What kind of failure it was.
@@ -555,111 +562,4 @@ pub struct Custom {
     pub call: Option<CallId>,
     /// Its content.
     pub data: RawJson,
-}
-
-/// Writes the two ways of [`EntryKind`] from one table: name and type of each kind.
-macro_rules! kinds {
-    ($($name:literal => $variant:ident),* $(,)?) => {
-        impl EntryKind {
-            /// Returns the name of the kind as it stands in the log.
-            pub fn name(&self) -> &str {
-                match self {
-                    $(Self::$variant(_) => $name,)*
-                    Self::Unknown { kind, .. } => kind,
-                }
-            }
-
-            fn write<S: SerializeStruct>(&self, entry: &mut S) -> Result<(), S::Error> {
-                match self {
-                    $(Self::$variant(data) => entry.serialize_field("data", data),)*
-                    Self::Unknown { data, .. } => entry.serialize_field("data", data),
-                }
-            }
-
-            // The content is read in a second step: raw JSON does not survive a tagged enum.
-            fn read(kind: &str, data: &RawValue) -> Result<Self, serde_json::Error> {
-                Ok(match kind {
-                    $($name => Self::$variant(serde_json::from_str(data.get())?),)*
-                    _ => Self::Unknown { kind: kind.into(), data: data.to_owned().into() },
-                })
-            }
-        }
-    };
-}
-
-kinds! {
-    "created" => Created,
-    "run_started" => RunStarted,
-    "user" => User,
-    "posted" => Posted,
-    "assistant" => Assistant,
-    "call_started" => CallStarted,
-    "call_waiting" => CallWaiting,
-    "decided" => Decided,
-    "answered" => Answered,
-    "woken" => Woken,
-    "call_ended" => CallEnded,
-    "external_usage" => ExternalUsage,
-    "limit_hit" => LimitHit,
-    "canceled" => Canceled,
-    "run_ended" => RunEnded,
-    "system_changed" => SystemChanged,
-    "tools_changed" => ToolsChanged,
-    "head" => Head,
-    "custom" => Custom,
-}
-
-impl Serialize for Entry {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut entry = serializer.serialize_struct("Entry", 9)?;
-        entry.serialize_field("v", &self.v)?;
-        entry.serialize_field("id", &self.id)?;
-        if let Some(parent) = &self.parent {
-            entry.serialize_field("parent", parent)?;
-        }
-        entry.serialize_field("at", &self.at)?;
-        entry.serialize_field("agent", &self.agent)?;
-        if self.critical {
-            entry.serialize_field("critical", &true)?;
-        }
-        if let Some(ms) = &self.active_ms {
-            entry.serialize_field("active_ms", ms)?;
-        }
-        entry.serialize_field("kind", self.kind.name())?;
-        self.kind.write(&mut entry)?;
-        entry.end()
-    }
-}
-
-impl<'de> Deserialize<'de> for Entry {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Form<'a> {
-            v: u32,
-            id: EntryId,
-            #[serde(default)]
-            parent: Option<EntryId>,
-            at: Timestamp,
-            agent: AgentId,
-            #[serde(default)]
-            critical: bool,
-            #[serde(default)]
-            active_ms: Option<u64>,
-            #[serde(borrow)]
-            kind: std::borrow::Cow<'a, str>,
-            #[serde(borrow)]
-            data: &'a RawValue,
-        }
-        let Form { v, id, parent, at, agent, critical, active_ms, kind, data } =
-            Form::deserialize(deserializer)?;
-        // A later form of a known kind is no known kind: it is kept, not guessed at.
-        let kind = if v == VERSION {
-            EntryKind::read(&kind, data).map_err(|error| {
-                D::Error::custom(format_args!("entry {id} of kind {kind}: {error}"))
-            })?
-        } else {
-            EntryKind::Unknown { kind: kind.into(), data: data.to_owned().into() }
-        };
-        Ok(Self { v, id, parent, at, agent, critical, active_ms, kind })
-    }
 }

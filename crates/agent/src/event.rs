@@ -250,10 +250,16 @@ pub enum EventBody {
         /// Its content.
         data: bowline_llm::RawJson,
     },
-    /// A reader was too slow, and some events are missing here; the log has the committed ones.
+    /// A reader was too slow, and some events are missing here; the log has the committed ones. It
+    /// is told twice: where the gap begins, and, if anything follows it, where it ends.
     Gap {
-        /// How many.
+        /// How many so far.
         missed: u64,
+        /// The first position of which something may be missing. All before it was told.
+        from: Pos,
+        /// The first position behind it of which nothing is missing; absent while the gap goes on.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        until: Option<Pos>,
     },
     /// A run is over. No event of the run follows.
     RunEnd(RunEnd),

@@ -81,7 +81,9 @@ fn copy<'a>(
     for kind in path {
         match kind {
             // What waited there waits for that session, not for this one.
-            EntryKind::Created(_) | EntryKind::Posted(_) => continue,
+            EntryKind::Created(_) | EntryKind::Posted(_) | EntryKind::Head(_) => continue,
+            // What waited for its results there does not go on here.
+            EntryKind::RunStarted(_) => open.clear(),
             EntryKind::Assistant(said) if said.broken.is_none() => {
                 open.extend(said.message.tool_calls().map(|call| call.id.clone()));
             }

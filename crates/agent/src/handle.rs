@@ -52,7 +52,7 @@ pub struct State {
     pub pending_calls: Vec<CallId>,
     /// Calls that wait, and for what.
     pub waiting_calls: Vec<(CallId, Wake)>,
-    /// What a model would be asked with.
+    /// What a model would be asked with; large bodies are named and not in it.
     pub snapshot: Snapshot,
     /// The last entry of the conversation.
     pub head: Option<EntryId>,
@@ -61,9 +61,9 @@ pub struct State {
     /// The model's context window, if known.
     pub context_window: Option<u64>,
     /// Operations that were accepted but never delivered.
-    pub drafts: Vec<Op>,
+    pub drafts: Arc<Vec<Op>>,
     /// How the latest run came out.
-    pub latest: Option<Outcome>,
+    pub latest: Option<Arc<Outcome>>,
 }
 
 impl SessionHandle {
@@ -257,7 +257,8 @@ impl SessionHandle {
         state.map(|state| Arc::clone(&state)).map_err(|_| self.gone())
     }
 
-    /// Returns the messages a model would see now, the system text not among them.
+    /// Returns the messages a model would see now, the system text not among them. Large bodies in
+    /// them are named by their hashes.
     pub fn messages(&self) -> Messages {
         self.shared.state.borrow().snapshot.messages.clone()
     }
@@ -286,7 +287,8 @@ impl SessionHandle {
     }
 
     /// Subscribes to the events of this agent and those below it. A reader that falls more than
-    /// `buffer` events behind gets a gap; a slow reader never delays an agent.
+    /// `buffer` events behind gets a [`Gap`](crate::event::EventBody::Gap); a slow reader never
+    /// delays an agent.
     pub fn subscribe(&self, buffer: usize) -> mpsc::Receiver<Arc<Event>> {
         self.shared.session.hub.subscribe(self.shared.meta.id, buffer)
     }

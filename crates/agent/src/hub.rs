@@ -48,8 +48,20 @@ struct Listener {
 
 enum Channel {
     Lossless(mpsc::UnboundedSender<Arc<Event>>),
-    Bounded { to: mpsc::Sender<Arc<Event>>, missed: u64 },
+    Bounded { to: mpsc::Sender<Arc<Event>>, gap: Option<Gap> },
 }
+
+/// What a slow reader has missed so far.
+#[derive(Clone, Copy)]
+struct Gap {
+    missed: u64,
+    // The positions of which something is missing, the second one not among them.
+    from: Pos,
+    until: Pos,
+}
+
+/// Places kept free for the two events that tell of a gap, where it begins and where it ends.
+const KEPT: usize = 2;
 
 /// The parts of a live event that its agent fills in.
 #[derive(Debug)]
@@ -71,8 +83,8 @@ impl Hub {
     pub(crate) fn new(session: SessionId, log: &[(Pos, Entry)], tip: Pos) -> Self {
         let mut projection = Projection::new(session);
         let mut ledger = Ledger::default();
-        for (pos, entry) in log {
-            projection.apply(*pos, entry);
+        for (_, entry) in log {
+            projection.pass(entry);
             ledger.apply(entry);
         }
         let inner =
@@ -101,7 +113,7 @@ impl Hub {
     /// Publishes an event that follows from no entry.
     pub(crate) fn live(&self, meta: &Arc<AgentMeta>, ts: Timestamp, live: Live) {
         let mut inner = self.lock();
-        if inner.listeners.is_empty() {
+        if !inner.is_heard() {
             return;
         }
         let (run, turn) = inner.projection.place(meta.id);
@@ -148,8 +160,8 @@ impl Hub {
     /// Returns a stream for a reader that may be slow: what does not fit is counted and reported in
     /// a gap.
     pub(crate) fn subscribe(&self, of: AgentId, buffer: usize) -> mpsc::Receiver<Arc<Event>> {
-        let (to, from) = mpsc::channel(buffer.max(2));
-        let to = Channel::Bounded { to, missed: 0 };
+        let (to, from) = mpsc::channel(buffer.max(1) + KEPT);
+        let to = Channel::Bounded { to, gap: None };
         self.lock().listeners.push(Listener { of, run: None, to });
         from
     }
@@ -184,10 +196,16 @@ impl Inner {
         if self.has(pos) {
             return;
         }
+        // Whoever begins to listen later finds in the log what was committed by then.
+        let is_heard = self.is_heard();
         let mut events = Vec::new();
         for (at, entry) in (pos.0..).map(Pos).zip(entries) {
             self.ledger.apply(entry);
-            events.extend(self.projection.apply_live(at, entry).into_iter().map(Arc::new));
+            if is_heard {
+                events.extend(self.projection.apply_live(at, entry).into_iter().map(Arc::new));
+            } else {
+                self.projection.pass(entry);
+            }
         }
         let end = Pos(pos.0 + entries.len() as u64);
         self.parked.insert(pos, Parked { end, events });
@@ -208,6 +226,12 @@ impl Inner {
     fn take_ready(&mut self) -> Option<Parked> {
         let first = self.parked.first_entry()?;
         (*first.key() <= self.next).then(|| first.remove())
+    }
+
+    /// Tells whether somebody listens, and lets go of those who do not any more.
+    fn is_heard(&mut self) -> bool {
+        self.listeners.retain(|listener| !listener.to.is_closed());
+        !self.listeners.is_empty()
     }
 
     fn dispatch(&mut self, event: &Arc<Event>) {
@@ -240,26 +264,81 @@ impl Channel {
     fn send(&mut self, event: &Arc<Event>) -> bool {
         match self {
             Self::Lossless(to) => to.send(Arc::clone(event)).is_ok(),
-            Self::Bounded { to, missed } => {
+            Self::Bounded { to, gap } => {
                 if to.is_closed() {
                     return false;
                 }
-                // The last place is kept for the gap that tells of what did not fit.
-                if to.capacity() < 2 {
-                    *missed += 1;
+                if to.capacity() <= KEPT {
+                    // The reader learns of the gap here, even if nothing ever follows it.
+                    if Gap::miss(gap, event) {
+                        let _ = to.try_send(Gap::first(event));
+                    }
                     return true;
                 }
-                if *missed > 0 {
-                    let body = EventBody::Gap { missed: std::mem::take(missed) };
-                    let gap = Event { body, call_id: None, ..Event::clone(event) };
-                    let gap = Event { after: gap.pos.or(gap.after), pos: None, ..gap };
-                    if to.try_send(Arc::new(gap)).is_err() {
-                        return true;
-                    }
+                if let Some(gap) = gap.take() {
+                    let _ = to.try_send(gap.told(event));
                 }
                 let _ = to.try_send(Arc::clone(event));
                 true
             }
         }
+    }
+}
+
+impl Gap {
+    /// Counts an event that did not fit; returns whether the gap begins with it.
+    fn miss(gap: &mut Option<Self>, event: &Event) -> bool {
+        let (from, until) = Self::span(event);
+        match gap {
+            Some(gap) => {
+                gap.missed += 1;
+                gap.until = until.max(gap.until);
+                false
+            }
+            None => {
+                *gap = Some(Self { missed: 1, from, until });
+                true
+            }
+        }
+    }
+
+    /// Returns the positions that are missing with an event: none with a live one.
+    fn span(event: &Event) -> (Pos, Pos) {
+        let next = |pos: Pos| Pos(pos.0 + 1);
+        match event.pos {
+            Some(pos) => (pos, next(pos)),
+            None => {
+                let here = event.after.map_or(Pos(0), next);
+                (here, here)
+            }
+        }
+    }
+
+    /// Returns the event that tells that a gap begins with `event`.
+    fn first(event: &Event) -> Arc<Event> {
+        let (from, _) = Self::span(event);
+        Self::event(event, from, EventBody::Gap { missed: 1, from, until: None })
+    }
+
+    /// Returns the event that tells of the whole gap before `event`.
+    fn told(self, event: &Event) -> Arc<Event> {
+        let Self { missed, from, until } = self;
+        Self::event(event, until, EventBody::Gap { missed, from, until: Some(until) })
+    }
+
+    fn event(beside: &Event, at: Pos, body: EventBody) -> Arc<Event> {
+        Arc::new(Event {
+            session: beside.session,
+            run: beside.run,
+            turn: beside.turn,
+            agent: Arc::clone(&beside.agent),
+            ts: beside.ts,
+            pos: None,
+            after: at.0.checked_sub(1).map(Pos),
+            attempt: None,
+            n: None,
+            call_id: None,
+            body,
+        })
     }
 }

@@ -56,6 +56,13 @@ impl Limits {
         }
     }
 
+    /// Returns the limits with an amount of money that can be written down: what is no number, or not
+    /// more than nothing, is no limit.
+    pub(crate) fn sane(&self) -> Self {
+        let is_amount = self.cost_usd.is_finite() && self.cost_usd > 0.0;
+        Self { cost_usd: if is_amount { self.cost_usd } else { 0.0 }, ..self.clone() }
+    }
+
     /// Returns the time for a run; `None` for no limit.
     pub fn run_time(&self) -> Option<Duration> {
         (self.run_time_ms > 0).then(|| Duration::from_millis(self.run_time_ms))

@@ -13,6 +13,11 @@ use crate::entry::Wake;
 /// process. It cannot corrupt a history: while calls are open the loop does [`open_calls`] and does
 /// not ask, and an open run in which there is nothing to do settles.
 pub trait Orchestrator: Send + Sync {
+    /// Returns a name for the log.
+    fn name(&self) -> &str {
+        "custom"
+    }
+
     /// Returns the next step.
     fn next(&self, conversation: &Conversation) -> NextStep;
 }
@@ -55,6 +60,10 @@ pub enum Purpose {
 pub struct React;
 
 impl Orchestrator for React {
+    fn name(&self) -> &str {
+        "react"
+    }
+
     fn next(&self, conversation: &Conversation) -> NextStep {
         if conversation.run().is_none() {
             return NextStep::Rest;

@@ -19,6 +19,9 @@ use crate::op::{Op, OpKind};
 pub struct Projection {
     session: SessionId,
     agents: HashMap<AgentId, Agent>,
+    names: HashSet<String>,
+    // The sub-agents of calls that have not ended.
+    children: HashMap<(AgentId, CallId), Vec<AgentId>>,
     // Known before the agent is: its model is, and its log may be empty yet.
     windows: HashMap<AgentId, u64>,
 }
@@ -55,7 +58,13 @@ struct Sheet<'a> {
 impl Projection {
     /// Makes a projection for a reader of the log.
     pub fn new(session: SessionId) -> Self {
-        Self { session, agents: HashMap::new(), windows: HashMap::new() }
+        Self {
+            session,
+            agents: HashMap::new(),
+            names: HashSet::new(),
+            children: HashMap::new(),
+            windows: HashMap::new(),
+        }
     }
 
     /// Tells the context window of an agent's model, for the share of it in use.
@@ -76,7 +85,7 @@ impl Projection {
 
     /// Tells whether an agent has this name.
     pub(crate) fn has_name(&self, name: &str) -> bool {
-        self.agents.values().any(|agent| agent.meta.name == name)
+        self.names.contains(name)
     }
 
     /// Returns the number of an agent's latest model call and its open run.
@@ -103,23 +112,17 @@ impl Projection {
         self.project(pos, entry, true)
     }
 
+    /// Takes an entry in without telling of it.
+    pub(crate) fn pass(&mut self, entry: &Entry) {
+        if let Some((agent, ..)) = self.take_in(entry) {
+            agent.after(&entry.kind);
+        }
+    }
+
     fn project(&mut self, pos: Pos, entry: &Entry, live: bool) -> Vec<Event> {
-        if let EntryKind::Created(created) = &entry.kind {
-            self.create(entry.agent, created);
-            return Vec::new();
-        }
-        // Copies tell of what happened elsewhere.
-        if let Some(agent) = self.agents.get_mut(&entry.agent).filter(|agent| agent.copies > 0) {
-            agent.copies -= 1;
-            return Vec::new();
-        }
-        let ended = match &entry.kind {
-            EntryKind::CallEnded(ended) => self.ended_children(entry.agent, &ended.call),
-            _ => Vec::new(),
-        };
-        let Some(agent) = self.agents.get_mut(&entry.agent) else { return Vec::new() };
-        let before = agent.before(&entry.kind);
-        let mut sheet = Sheet { session: self.session, agent, entry, pos, events: Vec::new() };
+        let session = self.session;
+        let Some((agent, before, ended)) = self.take_in(entry) else { return Vec::new() };
+        let mut sheet = Sheet { session, agent, entry, pos, events: Vec::new() };
         for (meta, outcome, usage) in ended {
             sheet.push(None, EventBody::AgentEnd { outcome, usage });
             if let Some(event) = sheet.events.last_mut() {
@@ -131,6 +134,26 @@ impl Projection {
         let events = sheet.events;
         agent.after(&entry.kind);
         events
+    }
+
+    /// Takes in what an entry changes before its events are told; `None` if it has none.
+    fn take_in(&mut self, entry: &Entry) -> Option<(&mut Agent, Before, Vec<EndedChild>)> {
+        if let EntryKind::Created(created) = &entry.kind {
+            self.create(entry.agent, created);
+            return None;
+        }
+        // Copies tell of what happened elsewhere.
+        if let Some(agent) = self.agents.get_mut(&entry.agent).filter(|agent| agent.copies > 0) {
+            agent.copies -= 1;
+            return None;
+        }
+        let ended = match &entry.kind {
+            EntryKind::CallEnded(ended) => self.end_children(entry.agent, &ended.call),
+            _ => Vec::new(),
+        };
+        let agent = self.agents.get_mut(&entry.agent)?;
+        let before = agent.before(&entry.kind);
+        Some((agent, before, ended))
     }
 
     fn create(&mut self, id: AgentId, created: &Created) {
@@ -152,6 +175,10 @@ impl Projection {
         });
         let parent = created.parent.as_ref().map(|parent| (parent.agent, parent.call.clone()));
         let copies = created.from.as_ref().map_or(0, |from| from.entries);
+        self.names.insert(created.name.clone());
+        if let Some(made_by) = parent.clone() {
+            self.children.entry(made_by).or_default().push(id);
+        }
         self.agents.insert(
             id,
             Agent {
@@ -185,24 +212,21 @@ impl Projection {
     }
 
     /// Returns the sub-agents that end with a call, in order of their names.
-    fn ended_children(
-        &self,
-        parent: AgentId,
-        call: &CallId,
-    ) -> Vec<(Arc<AgentMeta>, Option<Ending>, Usage)> {
-        let mut ended: Vec<_> = self
-            .agents
-            .values()
+    fn end_children(&mut self, parent: AgentId, call: &CallId) -> Vec<EndedChild> {
+        let children = self.children.remove(&(parent, call.clone())).unwrap_or_default();
+        let mut ended: Vec<_> = children
+            .iter()
+            .filter_map(|id| self.agents.get(id))
             .filter(|child| child.has_run)
-            .filter(|child| {
-                child.parent.as_ref().is_some_and(|(agent, by)| *agent == parent && by == call)
-            })
             .map(|child| (Arc::clone(&child.meta), child.outcome.clone(), child.usage))
             .collect();
         ended.sort_by(|(a, ..), (b, ..)| a.name.cmp(&b.name));
         ended
     }
 }
+
+/// A sub-agent that ends with its call: how its last run ended, and what it has spent.
+type EndedChild = (Arc<AgentMeta>, Option<Ending>, Usage);
 
 /// What an entry changes before its events are told.
 #[derive(Default)]
@@ -221,6 +245,7 @@ impl Agent {
                 before.first_run = !self.has_run && self.parent.is_some();
                 self.has_run = true;
                 self.run = Some(started.run);
+                self.window = started.context_window;
                 self.turn = 0;
                 self.in_turn = false;
             }

@@ -28,8 +28,16 @@ pub(crate) struct Session {
     pub(crate) hub: Hub,
     pub(crate) source: Arc<dyn Source>,
     agents: Mutex<HashMap<AgentId, Live>>,
-    // The names given in this process.
-    names: Mutex<HashMap<AgentId, String>>,
+    names: Mutex<Names>,
+}
+
+/// The names given in this process.
+#[derive(Default)]
+struct Names {
+    given: HashMap<AgentId, String>,
+    // By configuration, the last number given: no lower one is free, and names of different
+    // configurations are different.
+    last: HashMap<String, u64>,
 }
 
 /// A live agent as its relatives see it. It does not keep the agent alive.
@@ -99,18 +107,19 @@ impl Session {
     /// other agent has: in the log, or given in this process and perhaps not written yet.
     pub(crate) fn name(&self, agent: AgentId, config: &str) -> String {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(name) = names.get(&agent) {
+        if let Some(name) = names.given.get(&agent) {
             return name.clone();
         }
-        let mut n = 1;
-        loop {
-            let name = format!("{config}-{n}");
-            if !self.hub.has_name(&name) && names.values().all(|given| *given != name) {
-                names.insert(agent, name.clone());
-                return name;
+        let last = names.last.entry(config.to_owned()).or_default();
+        let name = loop {
+            *last += 1;
+            let name = format!("{config}-{last}");
+            if !self.hub.has_name(&name) {
+                break name;
             }
-            n += 1;
-        }
+        };
+        names.given.insert(agent, name.clone());
+        name
     }
 
     fn agents(&self) -> MutexGuard<'_, HashMap<AgentId, Live>> {

@@ -18,7 +18,7 @@ use bowline_llm::{Part, RawJson, ToolSpec};
 use crate::entry::Wake;
 
 pub use access::{Access, PathSet};
-pub(crate) use context::{CallScope, ScopeMessage};
+pub(crate) use context::{CallScope, Records, ScopeMessage};
 pub use context::{ToolContext, Waked};
 pub use function::{FunctionTool, tool_fn};
 pub use toolbox::{Scope, Toolbox, ToolboxError};

@@ -51,6 +51,7 @@ pub(crate) struct Turn {
     journal: Arc<dyn Journal>,
     log: Arc<dyn SessionLog>,
     conversation: Conversation,
+    bodies: body::Bodies,
     pub(crate) mailbox: Mailbox,
     state: watch::Sender<Arc<State>>,
     phase: Phase,
@@ -122,6 +123,7 @@ impl Turn {
             journal,
             log: store,
             conversation,
+            bodies: body::Bodies::default(),
             mailbox,
             state,
             phase: Phase::Idle,
@@ -226,7 +228,7 @@ impl Turn {
     fn is_out_of_time(&self) -> bool {
         let is_ending =
             |run: &OpenRun| run.canceled.is_some() || run.limit.is_some() || run.fatal.is_some();
-        self.conversation.was_stopped() && !self.conversation.run().is_none_or(is_ending)
+        self.conversation.was_out_of_time() && !self.conversation.run().is_none_or(is_ending)
     }
 
     /// Commits that a limit was reached.
@@ -258,7 +260,9 @@ impl Turn {
             effort: self.agent.effort,
             system: Recorded { hash: system_hash, value: None },
             tools: Recorded { hash: tools_hash, value: None },
-            limits: self.agent.limits.clone(),
+            limits: self.agent.limits.sane(),
+            context_window: self.agent.model.info().context_window,
+            orchestrator: Some(self.agent.orchestrator.name().to_owned()),
         };
         if is_new {
             started.system.value = Some(system);
@@ -272,7 +276,7 @@ impl Turn {
             }
         }
         kinds.push(EntryKind::RunStarted(started));
-        if is_new && !self.agent.context.is_empty() {
+        if !self.conversation.is_placed() && !self.agent.context.is_empty() {
             let message = Input::from(self.agent.context.clone()).0;
             kinds.push(EntryKind::User(UserSaid { message, via: Via::Context, op: None }));
         }
@@ -317,6 +321,8 @@ impl Turn {
         self.driven = self.conversation.run().map(|run| run.id);
         let entries = self.entries(kinds, active).await?;
         let pos = self.journal.append(self.conversation.seq(), &entries).await?;
+        // The log has it now.
+        self.copy = None;
         for entry in &entries {
             self.conversation.apply(entry);
         }
@@ -473,7 +479,7 @@ fn look(conversation: &Conversation, agent: &Agent, phase: Phase) -> State {
         head: conversation.head(),
         context_tokens: conversation.context_tokens(),
         context_window: agent.model.info().context_window,
-        drafts: conversation.totals().drafts.clone(),
+        drafts: Arc::clone(&conversation.totals().drafts),
         latest: conversation.totals().latest.clone(),
     }
 }

@@ -365,11 +365,11 @@ mod tests {
                 .filter(|event| event.body.is_terminal() && event.agent.id == handle.agent_id());
             assert_eq!(ends.count(), 1);
             let latest = handle.state().latest.clone().unwrap();
-            match latest.ending {
+            match &latest.ending {
                 Ending::Failed(error) if fails => {
                     assert!(error.message.contains("panicked"), "{error}");
                 }
-                ending => assert!(!fails && ending == Ending::Done, "{ending:?}"),
+                ending => assert!(!fails && *ending == Ending::Done, "{ending:?}"),
             }
             assert!(fails || latest.denials.len() == 1);
             is_down(&handle, &world).await;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use bowline_agent::id::SessionId;
-use bowline_runtime::config::Span;
+use bowline_runtime::config::{Said, Span};
 use clap::{Parser, Subcommand};
 
 /// The agent loop that holds.
@@ -19,15 +19,39 @@ pub(crate) enum Command {
     /// Do a task and print the answer.
     #[command(alias = "e", alias = "run")]
     Exec(Box<Exec>),
+    /// Do a small task in a scratch folder and show every step.
+    Demo(Demo),
     /// List, show, check and delete sessions, and say something to a running one.
     #[command(alias = "session")]
     Sessions(Sessions),
+    /// Show what is configured and where it comes from.
+    Config(Config),
+    /// Check that everything is there that is needed, and say what to do where it is not.
+    Doctor(Doctor),
+}
+
+/// What every command takes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Settings {
+    /// Set a configuration value, such as limits.tool_time=30s.
+    #[arg(short, long = "config", value_name = "KEY=VALUE", global = true)]
+    config: Vec<String>,
+    /// Take the settings of this profile.
+    #[arg(long, value_name = "NAME", global = true)]
+    profile: Option<String>,
+}
+
+impl Settings {
+    pub(crate) fn said(&self) -> Said {
+        Said { profile: self.profile.clone(), assignments: self.config.clone() }
+    }
 }
 
 /// The answer goes to stdout, everything else to stderr.
 ///
 /// Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 a limit, 4 needed an approval,
-/// 5 authentication, 6 provider unavailable, 7 context exhausted, 130 interrupted, 143 terminated.
+/// 5 authentication, 6 provider unavailable, 7 context exhausted, 8 answer does not fit its schema,
+/// 130 interrupted, 143 terminated.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Exec {
     /// The task; `-` reads it from stdin, as does saying nothing.
@@ -68,9 +92,17 @@ pub(crate) struct Exec {
     /// At most so long, such as 90s or 30m.
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     pub(crate) timeout: Option<Span>,
-    /// Set a configuration value, such as limits.tool_time=30s.
-    #[arg(short, long = "config", value_name = "KEY=VALUE")]
-    pub(crate) config: Vec<String>,
+    /// Write the last message to this file too.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// The answer must be JSON that fits the JSON Schema in this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output_schema: Option<PathBuf>,
+    /// Tell the model nothing of AGENTS.md and the like.
+    #[arg(long)]
+    pub(crate) no_context_files: bool,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -82,12 +114,69 @@ pub(crate) enum Events {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct Demo {
+    /// Which demonstration.
+    #[arg(default_value = "agentic")]
+    pub(crate) which: Demonstration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Demonstration {
+    /// One agent, its tools, and a test that fails.
+    Agentic,
+    /// A plan that is carried out (not there yet).
+    PlanExecute,
+    /// An agent that delegates (not there yet).
+    Delegate,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct Sessions {
     #[command(subcommand)]
     pub(crate) command: SessionCommand,
-    /// Set a configuration value.
-    #[arg(short, long = "config", value_name = "KEY=VALUE", global = true)]
-    pub(crate) config: Vec<String>,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+}
+
+/// Later layers win: what holds by itself, /etc/bowline/config.toml, your config.toml (see
+/// `bowline config path`), the project's .bowline/config.toml and config.local.toml once the project
+/// is trusted, --profile NAME ([profiles.NAME], then NAME.config.toml beside yours), the
+/// environment, -c KEY=VALUE. Every config.toml may be a config.yaml.
+///
+/// In the environment BOWLINE_MODEL is model, BOWLINE_LIMITS_MODEL_TURNS is limits.model_turns, and
+/// two underscores go one level down: BOWLINE_PROVIDERS__MINE__BASE_URL.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Config {
+    #[command(subcommand)]
+    pub(crate) command: ConfigCommand,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print the configuration that counts as TOML, without secrets.
+    Show,
+    /// Print which layer and line each value comes from.
+    Explain {
+        /// Only this setting or section; of a single one also what does not count.
+        key: Option<String>,
+    },
+    /// Print where your configuration file is.
+    Path {
+        /// Print all files that are read, those that win last.
+        #[arg(long)]
+        all: bool,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Doctor {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
 }
 
 #[derive(Debug, Subcommand)]

@@ -22,30 +22,36 @@ use bowline_store::files::RunState;
 
 use crate::args::{self, Exec};
 use crate::exit::{self, Failure, Signal};
+use crate::output::Output;
 use crate::print::Printer;
 
 /// Does a task.
 pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
-    let runtime = Runtime::new(environment(&args)?, &args.config)?;
-    let prompt = prompt(&args)?;
+    // What the flags name is where the command was called, not where it works.
+    let output = Output::new(args.output.as_deref(), args.output_schema.as_deref())?;
+    let runtime = Runtime::new(environment(&args)?, &args.settings.said())?;
+    let prompt = prompt(&args)?.map(|prompt| output.ask(prompt));
     let store = runtime.sessions();
     let source = source(&runtime, &store, &args)?;
     let mut printer = Printer::new(args.json, args.events);
     if let (None, Source::Resume(session)) = (&prompt, &source)
         && store.summary(*session)?.run != RunState::Open
     {
-        return last_answer(&store, *session, &mut printer);
+        return last_answer(&store, *session, &output, &mut printer);
+    }
+    runtime.loaded.notes.iter().for_each(|note| printer.note(note));
+    let model = runtime.pick(model(&store, &source, &args)?.as_deref()).await?;
+    if let Some(found) = &model.found {
+        printer.note(&found.to_string());
     }
     let choice = Choice {
-        model: model(&store, &source, &args)?,
+        model,
         limits: limits(&runtime, &args),
         ephemeral: args.ephemeral,
         attended: false,
+        instructions: instructions(&runtime, &source, &args, &printer),
     };
     let agent = runtime.agent(&choice)?;
-    for name in runtime.config.without_effect() {
-        printer.note(&format!("{name} has no effect in this version"));
-    }
     if runtime.mode(false) == Mode::Auto {
         printer.note("permission mode auto: there is no sandbox yet, so every command runs");
     }
@@ -59,9 +65,9 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
         None => handle.continue_run().await?,
     };
     let code = match run {
-        Some(run) => follow(&handle, run, &mut printer).await,
+        Some(run) => answer(&handle, run, &output, &mut printer).await,
         // Another process ended the run between the two looks at it.
-        None => last_answer(&store, handle.session_id(), &mut printer),
+        None => last_answer(&store, handle.session_id(), &output, &mut printer),
     };
     handle.close().await;
     runtime.close().await;
@@ -69,6 +75,17 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
         forget(&runtime, &handle);
     }
     code
+}
+
+/// Reads what the user and the project tell every model; a session is told it when it begins.
+fn instructions(runtime: &Runtime, source: &Source, args: &Exec, printer: &Printer) -> String {
+    let is_new = matches!(source, Source::New);
+    if args.no_context_files || !is_new {
+        return String::new();
+    }
+    let instructions = runtime.instructions();
+    instructions.notes.iter().for_each(|note| printer.note(note));
+    instructions.text
 }
 
 /// Deletes what tools kept of a session that is to leave nothing.
@@ -85,12 +102,40 @@ enum Source {
     Fork(SessionId),
 }
 
+/// Follows a run to its answer; one that does not have the shape it must have may be corrected once.
+async fn answer(
+    handle: &SessionHandle,
+    run: Run,
+    output: &Output,
+    printer: &mut Printer,
+) -> Result<ExitCode, Failure> {
+    let mut followed = follow(handle, run, printer).await?;
+    if let Followed::Ended(outcome) = &followed
+        && let Some(repair) = output.repair(outcome)
+    {
+        printer.note("the answer does not fit the schema; the model may correct it once");
+        followed = follow(handle, handle.prompt_with(repair, Busy::Queue), printer).await?;
+    }
+    match followed {
+        Followed::Ended(outcome) => finish(handle.session_id(), &outcome, output, printer),
+        Followed::Left(signal) => Ok(signal.code()),
+    }
+}
+
+/// How following a run ended.
+enum Followed {
+    /// With the run.
+    Ended(Box<Outcome>),
+    /// Before it, when a second signal came.
+    Left(Signal),
+}
+
 /// Follows a run to its end, and cancels it when a signal asks for it.
 async fn follow(
     handle: &SessionHandle,
     mut run: Run,
     printer: &mut Printer,
-) -> Result<ExitCode, Failure> {
+) -> Result<Followed, Failure> {
     let listen = |kind| {
         signal(kind).map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))
     };
@@ -111,7 +156,7 @@ async fn follow(
         };
         // The second one does not wait for anything; the log goes on from where it is.
         if stopped.is_some() {
-            return Ok(signal.code());
+            return Ok(Followed::Left(signal));
         }
         stopped = Some(signal);
         handle.cancel_for(match signal {
@@ -119,14 +164,20 @@ async fn follow(
             Signal::Terminated => CancelReason::Shutdown,
         });
     }
-    let outcome = run.await?;
-    finish(handle.session_id(), &outcome, printer);
-    Ok(exit::code_of(&outcome))
+    Ok(Followed::Ended(Box::new(run.await?)))
 }
 
 /// Prints the answer, and what a person should know beside it.
-fn finish(session: SessionId, outcome: &Outcome, printer: &mut Printer) {
-    printer.answer(outcome);
+fn finish(
+    session: SessionId,
+    outcome: &Outcome,
+    output: &Output,
+    printer: &mut Printer,
+) -> Result<ExitCode, Failure> {
+    let text = output.text(outcome);
+    if let Ok(Some(text)) = &text {
+        printer.answer(text);
+    }
     if !outcome.undelivered.is_empty() {
         let count = outcome.undelivered.len();
         printer.note(&format!(
@@ -136,12 +187,20 @@ fn finish(session: SessionId, outcome: &Outcome, printer: &mut Printer) {
     if let Some(complaint) = exit::complaint(outcome) {
         printer.note(&complaint);
     }
+    output.write(outcome)?;
+    match text {
+        Ok(_) => Ok(exit::code_of(outcome)),
+        Err(complaint) => Err(Failure::Schema(format!(
+            "the answer does not fit the schema: {complaint}; see `bowline sessions show {session}`"
+        ))),
+    }
 }
 
 /// Prints the last answer of a session in which no run is open; this needs no model.
 fn last_answer(
     store: &Files,
     session: SessionId,
+    output: &Output,
     printer: &mut Printer,
 ) -> Result<ExitCode, Failure> {
     let entries = fork(store, session)?.entries;
@@ -161,8 +220,7 @@ fn last_answer(
         )));
     };
     run.into_iter().for_each(|event| printer.replayed(&Arc::new(event)));
-    finish(session, outcome, printer);
-    Ok(exit::code_of(outcome))
+    finish(session, outcome, output, printer)
 }
 
 fn environment(args: &Exec) -> Result<Environment, Failure> {

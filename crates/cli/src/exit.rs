@@ -27,6 +27,9 @@ pub(crate) enum Failure {
     /// A session could not be read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The answer does not fit its schema.
+    #[error("{0}")]
+    Schema(String),
     /// Something else.
     #[error("{0}")]
     Failed(String),
@@ -37,6 +40,7 @@ impl Failure {
         match self {
             Self::Config(ConfigError::NoKey { .. }) => ExitCode::from(5),
             Self::Usage(_) | Self::Config(_) => ExitCode::from(2),
+            Self::Schema(_) => ExitCode::from(8),
             Self::Agent(_) | Self::Journal(_) | Self::Failed(_) => ExitCode::from(1),
         }
     }

@@ -1,8 +1,12 @@
 //! The `bowline` command.
 
 mod args;
+mod config;
+mod demo;
+mod doctor;
 mod exec;
 mod exit;
+mod output;
 mod print;
 mod sessions;
 
@@ -46,7 +50,10 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     let code = match args.command {
         Command::Exec(exec) => tokio.block_on(exec::run(*exec)),
+        Command::Demo(demo) => tokio.block_on(demo::run(demo)),
         Command::Sessions(sessions) => tokio.block_on(sessions::run(sessions)),
+        Command::Config(config) => config::run(&config),
+        Command::Doctor(doctor) => tokio.block_on(doctor::run(&doctor)),
     };
     // A tool that hangs in a thread of its own must not keep the process.
     tokio.shutdown_background();

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use bowline_agent::Outcome;
 use bowline_agent::entry::CallStatus;
 use bowline_agent::event::{Event, EventBody};
 use bowline_llm::{CallId, text_of};
@@ -55,12 +54,10 @@ impl Printer {
     }
 
     /// Prints the answer.
-    pub(crate) fn answer(&mut self, outcome: &Outcome) {
-        if self.json || !outcome.is_done() && outcome.answer.is_empty() {
-            return;
+    pub(crate) fn answer(&mut self, text: &str) {
+        if !self.json {
+            self.out(|out| writeln!(out, "{}", text.trim_end()));
         }
-        let text = outcome.text();
-        self.out(|out| writeln!(out, "{}", text.trim_end()));
     }
 
     fn json(&mut self, event: &Event) {

@@ -22,7 +22,7 @@ use crate::exit::Failure;
 pub(crate) async fn run(args: Sessions) -> Result<ExitCode, Failure> {
     let environment = Environment::read()
         .map_err(|error| Failure::Usage(format!("cannot tell the current directory: {error}")))?;
-    let runtime = Runtime::new(environment, &args.config)?;
+    let runtime = Runtime::new(environment, &args.settings.said())?;
     let store = runtime.sessions();
     let result = match args.command {
         SessionCommand::List { here, json } => {
@@ -55,7 +55,7 @@ pub(crate) async fn run(args: Sessions) -> Result<ExitCode, Failure> {
 }
 
 /// A reader that went away is no failure.
-fn printed(result: io::Result<()>) -> Result<ExitCode, Failure> {
+pub(crate) fn printed(result: io::Result<()>) -> Result<ExitCode, Failure> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::Failed(format!("cannot write to stdout: {error}")))

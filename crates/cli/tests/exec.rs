@@ -479,18 +479,29 @@ fn wrong_usage_is_one_clear_line_and_exit_code_2() {
 
 #[test]
 fn the_provider_key_reaches_the_provider_and_no_command() {
-    let provider = calls(&["env; cat /proc/$PPID/environ | tr '\\0' '\\n'"]);
-    let home = Home::with(&provider, "");
+    // The key is in the environment of bowline itself, which a command of the same user can read.
+    let hunts = "env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'; cat \"$HOME/key\"";
+    let provider = Provider::answering(move |request| match results(request) {
+        0 => Reply::Calls(vec![bash("call", hunts)]),
+        1 => Reply::Calls(vec![("read".to_owned(), "read", json!({ "path": "../key" }))]),
+        _ => Reply::Text("done".to_owned()),
+    });
+    let home = Home::new(&provider);
+    std::fs::write(home.path("key"), "the key is sk-very-secret, keep it\n").unwrap();
     let config = std::fs::read_to_string(home.path("home/config/config.toml")).unwrap();
     let config = format!("{config}api_key_env = \"TEST_KEY\"\n");
     std::fs::write(home.path("home/config/config.toml"), config).unwrap();
-    let output = home.bowline().args(["exec", "go"]).env("TEST_KEY", "sk-very-secret").output();
-    assert!(output.unwrap().status.success());
+    let mut command = home.bowline();
+    let output = command.args(["exec", "--json", "go"]).env("TEST_KEY", "sk-very-secret").output();
+    let output = output.unwrap();
+    assert!(output.status.success());
     let request = provider.requests().pop().unwrap().to_string();
     assert!(request.contains("PATH="), "the command ran: {request}");
+    assert!(request.matches("the key is [secret TEST_KEY], keep it").count() == 2, "{request}");
     assert!(!request.contains("sk-very-secret"));
     let log = serde_json::to_string(&home.entries(&home.sessions()[0])).unwrap();
     assert!(!log.contains("sk-very-secret"));
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("sk-very-secret"));
 }
 
 #[test]
@@ -521,4 +532,18 @@ fn sessions_are_listed_and_deleted() {
     assert_eq!(home.sessions(), ids[1..]);
     let (code, _, err) = home.run(&["sessions", "delete", &ids[0]]);
     assert_eq!(code, 2, "{err}");
+}
+
+#[test]
+fn the_demonstration_does_its_task_for_real() {
+    let provider = says("never asked");
+    let home = Home::new(&provider);
+    let mut command = home.bowline();
+    let output = command.arg("demo").env("TMPDIR", home.path("home")).output().unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{out}");
+    assert!(out.contains("The model of this demonstration is a script"), "{out}");
+    assert!(out.contains("FAILED: 5 is not 7") && out.contains("ok: the average is 7"), "{out}");
+    assert!(out.contains("every hash fits"), "{out}");
+    assert_eq!(home.run(&["demo", "delegate"]).0, 2);
 }

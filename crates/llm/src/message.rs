@@ -246,9 +246,11 @@ impl fmt::Display for CallId {
 ///
 /// It must not be part of an internally or adjacently tagged enum: serde buffers those, and the
 /// bytes are lost. Externally tagged enums and structs are safe.
+///
+/// Clones share the text.
 #[derive(Clone, Serialize)]
 #[serde(transparent)]
-pub struct RawJson(Box<RawValue>);
+pub struct RawJson(Arc<RawValue>);
 
 impl RawJson {
     /// Takes JSON text as it is.
@@ -264,7 +266,7 @@ impl RawJson {
     /// # Errors
     /// If the value cannot be written as JSON, such as a map with keys that are no strings.
     pub fn of(value: &impl Serialize) -> Result<Self, serde_json::Error> {
-        serde_json::value::to_raw_value(value).map(Self)
+        serde_json::value::to_raw_value(value).map(|raw| Self(raw.into()))
     }
 
     /// Returns the text.
@@ -284,11 +286,11 @@ impl RawJson {
 impl From<Box<RawValue>> for RawJson {
     fn from(raw: Box<RawValue>) -> Self {
         if !raw.get().contains(['\n', '\r']) {
-            return Self(raw);
+            return Self(raw.into());
         }
         // Strings cannot hold raw line breaks, so these stand between tokens.
         let line = raw.get().replace(['\n', '\r'], " ");
-        Self(RawValue::from_string(line).unwrap_or(raw))
+        Self(RawValue::from_string(line).unwrap_or(raw).into())
     }
 }
 

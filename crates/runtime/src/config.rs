@@ -1,8 +1,26 @@
 //! The configuration: what the user says once.
+//!
+//! It is laid together from layers, later ones winning: what holds by itself,
+//! `/etc/bowline/config.toml`, the user's `config.toml`, the project's `.bowline/config.toml` and
+//! `.bowline/config.local.toml` once the project is trusted, a profile, the environment, and the
+//! assignments of the command line. `config.yaml` in place of a `config.toml` has the same keys.
+//!
+//! A profile is `[profiles.NAME]` of a file that counts, or the file `NAME.config.toml` beside the
+//! user's; if there are both, the file wins. `BOWLINE_PROFILE` names one where `--profile` does not.
+//!
+//! In the environment `BOWLINE_MODEL` is `model`, `BOWLINE_LIMITS_MODEL_TURNS` is
+//! `limits.model_turns`, and two underscores go one level down whatever the section:
+//! `BOWLINE_PROVIDERS__MINE__BASE_URL` is `providers.mine.base_url`.
 
+mod check;
 mod layers;
+mod node;
+mod read;
+mod seeds;
+mod show;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,13 +28,16 @@ use jiff::SignedDuration;
 use serde::Deserialize;
 
 use bowline_agent::limits::Limits;
-use bowline_llm::Price;
+use bowline_llm::{Price, Secret};
 
-pub use layers::{Layer, Origin, load, set};
+pub(crate) use check::nearest;
+pub use layers::{Kind, Layer, Loaded, Said, Source, file, load, set, sources};
+pub use node::{Node, Origin, Place, Table, Value};
+pub use show::{Unset, explain, show};
 
 /// The configuration, all layers laid over each other.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
 pub struct Config {
     /// The model that runs when nothing else is said, as `provider/model[:effort]`.
     pub model: Option<String>,
@@ -26,6 +47,9 @@ pub struct Config {
     pub entry_agent: Option<String>,
     /// What a commit survives when it returns.
     pub durability: Durability,
+    /// The loopback addresses at which a local server is looked for when nothing names a model;
+    /// empty for nowhere, `None` for the usual ones.
+    pub local_servers: Option<Vec<String>>,
     /// Where models are.
     pub providers: BTreeMap<String, Provider>,
     /// Agents.
@@ -40,6 +64,8 @@ pub struct Config {
     pub mcp_servers: BTreeMap<String, toml::Value>,
     /// Where traces go.
     pub trace: BTreeMap<String, toml::Value>,
+    /// Settings that count when their name is given.
+    pub profiles: BTreeMap<String, Self>,
 }
 
 /// What a commit survives when it returns.
@@ -55,13 +81,19 @@ pub enum Durability {
 
 /// Where models are, and how to speak to them.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table")]
 pub struct Provider {
     /// What is spoken there; `chat` if nothing is said.
     #[serde(default)]
     pub wire: Wire,
     /// The address; with `/v1` for `chat`.
     pub base_url: Option<String>,
+    /// The model that is meant when only the provider is named.
+    pub model: Option<String>,
+    /// The key itself; better it is kept where only its owner can read it.
+    #[serde(deserialize_with = "secret")]
+    #[serde(default)]
+    pub api_key: Option<Secret>,
     /// The variable that holds the key.
     pub api_key_env: Option<String>,
     /// The file that holds the key.
@@ -88,6 +120,8 @@ pub struct Provider {
     pub max_output_tokens: Option<u64>,
     /// How much may be asked in a minute.
     pub rate_limit: Option<toml::Value>,
+    /// How requests are gathered into batches.
+    pub batch: Option<toml::Value>,
     /// What is different for single models.
     #[serde(default)]
     pub models: BTreeMap<String, ModelConfig>,
@@ -98,6 +132,8 @@ impl Default for Provider {
         Self {
             wire: Wire::Chat,
             base_url: None,
+            model: None,
+            api_key: None,
             api_key_env: None,
             api_key_file: None,
             api_key_command: None,
@@ -109,8 +145,23 @@ impl Default for Provider {
             context_window: None,
             max_output_tokens: None,
             rate_limit: None,
+            batch: None,
             models: BTreeMap::new(),
         }
+    }
+}
+
+fn secret<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Secret>, D::Error> {
+    Option::<String>::deserialize(deserializer).map(|key| key.map(Secret::from))
+}
+
+fn dollars<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    let dollars = Option::<f64>::deserialize(deserializer)?;
+    match dollars {
+        Some(dollars) if !(dollars >= 0.0 && dollars.is_finite()) => {
+            Err(serde::de::Error::custom("an amount of dollars, 0 or more, is expected"))
+        }
+        Some(_) | None => Ok(dollars),
     }
 }
 
@@ -155,7 +206,7 @@ pub enum SystemRole {
 
 /// What is different for one model.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
 pub struct ModelConfig {
     /// How many tokens a request and its answer may have together.
     pub context_window: Option<u64>,
@@ -167,7 +218,7 @@ pub struct ModelConfig {
 
 /// How much a run may use. What is absent is the default, which differs for a run without a person.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
 pub struct LimitsConfig {
     /// Model calls.
     pub model_turns: Option<u32>,
@@ -182,6 +233,7 @@ pub struct LimitsConfig {
     /// Tokens, in and out.
     pub total_tokens: Option<u64>,
     /// US dollars.
+    #[serde(deserialize_with = "dollars")]
     pub cost_usd: Option<f64>,
     /// Whether the model may sum up when a limit is reached.
     pub wrap_up: Option<bool>,
@@ -190,8 +242,11 @@ pub struct LimitsConfig {
 impl LimitsConfig {
     /// Returns the limits of a run without a person.
     pub fn headless(&self) -> Limits {
-        let default = Limits { model_turns: 100, run_time_ms: 30 * 60 * 1000, ..Limits::default() };
-        self.over(&default)
+        self.over(&Self::default_headless())
+    }
+
+    fn default_headless() -> Limits {
+        Limits { model_turns: 100, run_time_ms: 30 * 60 * 1000, ..Limits::default() }
     }
 
     fn over(&self, default: &Limits) -> Limits {
@@ -211,7 +266,7 @@ impl LimitsConfig {
 
 /// What tools may do.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
 pub struct Permissions {
     /// What happens when no rule says anything.
     pub mode: Option<Mode>,
@@ -261,6 +316,20 @@ impl Span {
     }
 }
 
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, millis) = (self.0.as_secs(), self.0.subsec_millis());
+        match (seconds, millis) {
+            (0, 1..) => write!(f, "{millis}ms"),
+            (seconds, 0) if seconds >= 300 && seconds.is_multiple_of(60) => {
+                write!(f, "{}m", seconds / 60)
+            }
+            (seconds, 0) => write!(f, "{seconds}s"),
+            (seconds, millis) => write!(f, "{seconds}s {millis}ms"),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -273,6 +342,7 @@ impl Config {
     pub fn without_effect(&self) -> Vec<&'static str> {
         let permissions = &self.permissions;
         let rules = [&permissions.allow, &permissions.ask, &permissions.deny];
+        let batched = self.providers.values().any(|provider| provider.batch.is_some());
         let rate_limited = self.providers.values().any(|provider| provider.rate_limit.is_some());
         let all = [
             (!self.fallback.is_empty(), "fallback"),
@@ -283,7 +353,11 @@ impl Config {
             (!self.mcp_servers.is_empty(), "mcp_servers"),
             (!self.trace.is_empty(), "trace"),
             (rate_limited, "providers.*.rate_limit"),
+            (batched, "providers.*.batch"),
         ];
         all.into_iter().filter(|(is_set, _)| *is_set).map(|(_, name)| name).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

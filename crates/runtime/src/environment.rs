@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+/// The folder for everybody on this machine.
+const SYSTEM: &str = "/etc/bowline";
+
 /// The environment of the process, read once.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
@@ -15,6 +18,8 @@ pub struct Environment {
 /// The user's folders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folders {
+    /// Holds the `config.toml` of everybody on this machine.
+    pub system: PathBuf,
     /// Holds `config.toml`.
     pub config: PathBuf,
     /// Holds the sessions.
@@ -47,6 +52,7 @@ impl Environment {
             let home = self.cwd.join(home);
             let below = |name| home.join(name);
             return Some(Folders {
+                system: SYSTEM.into(),
                 config: below("config"),
                 data: below("data"),
                 cache: below("cache"),
@@ -59,6 +65,7 @@ impl Environment {
             Some(given.or_else(|| Some(home?.join(default)))?.join("bowline"))
         };
         Some(Folders {
+            system: SYSTEM.into(),
             config: folder("XDG_CONFIG_HOME", ".config")?,
             data: folder("XDG_DATA_HOME", ".local/share")?,
             cache: folder("XDG_CACHE_HOME", ".cache")?,

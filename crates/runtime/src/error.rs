@@ -21,10 +21,26 @@ pub enum ConfigError {
         /// What is wrong, with the line.
         what: String,
     },
+    /// A variable of the environment says something that cannot be.
+    #[error("{name}: {what}")]
+    Variable {
+        /// The variable.
+        name: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// A profile is none.
+    #[error("profile {name:?}: {what}")]
+    Profile {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        what: String,
+    },
     /// An assignment on the command line says something that cannot be.
     #[error("-c {assignment}: {what}")]
     Flag {
-        /// The assignment.
+        /// The key of the assignment; its value may be a secret.
         assignment: String,
         /// What is wrong.
         what: String,
@@ -37,23 +53,26 @@ pub enum ConfigError {
     NoHome,
     /// No model was named, and none was found.
     #[error(
-        "no model: name one with --model provider/model, or `model` in {}, or set OPENAI_API_KEY",
+        "no model: name one with --model provider/model, or `model` in {}, or set OPENAI_API_KEY, \
+         or start a local server such as Ollama{note}",
         config.display()
     )]
     NoModel {
         /// The user's configuration file.
         config: PathBuf,
+        /// What else there is to know.
+        note: String,
     },
     /// A model's name is none.
     #[error("model {0:?} has no provider: write it provider/model")]
     ModelName(String),
     /// There is no such provider.
-    #[error("unknown provider {name:?}; configure [providers.{name}] or use one of {known}")]
+    #[error("unknown provider {name:?}; configure [providers.{name}], or {meant}")]
     UnknownProvider {
         /// The name.
         name: String,
-        /// The known ones.
-        known: String,
+        /// What is probably meant, or all there are.
+        meant: String,
     },
     /// A provider cannot be used as it is configured.
     #[error("provider {name:?}: {what}")]

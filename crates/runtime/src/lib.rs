@@ -5,15 +5,25 @@
 //! - [`environment`]: what the process was started with, and the user's folders.
 //! - [`config`]: the configuration and its layers.
 //! - [`provider`]: from a model's name to a model.
+//! - [`local`]: servers on this machine.
+//! - [`project`]: the project around the working directory.
+//! - [`instructions`]: what the user and the project tell every model.
+//! - [`output_schema`]: the shape an answer must have.
+//! - [`doctor`]: whether everything is there that is needed.
 //! - [`prompt`]: what a model is told before the user says anything.
 //! - [`permission`]: the gate of the permission modes.
 //! - [`Runtime`]: all of it together, which makes agents.
 #![deny(missing_docs)]
 
 pub mod config;
+pub mod doctor;
 pub mod environment;
 mod error;
+pub mod instructions;
+pub mod local;
+pub mod output_schema;
 pub mod permission;
+pub mod project;
 pub mod prompt;
 pub mod provider;
 mod runtime;

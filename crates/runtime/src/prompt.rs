@@ -24,7 +24,7 @@ The user sees your answer, not the output of your tools.";
 
 /// Returns the facts that change from session to session: they go before the first prompt, never
 /// into the system text.
-pub fn context(cwd: &Path, now: &Zoned, instructions: Option<&str>) -> String {
+pub fn context(cwd: &Path, now: &Zoned, instructions: &str) -> String {
     let mut text = format!(
         "<environment>\ndirectory: {}\ndate: {}\nsystem: {}{}\n</environment>\n",
         cwd.display(),
@@ -35,9 +35,7 @@ pub fn context(cwd: &Path, now: &Zoned, instructions: Option<&str>) -> String {
             None => String::new(),
         },
     );
-    if let Some(instructions) = instructions {
-        text.push_str(instructions);
-    }
+    text.push_str(instructions);
     text
 }
 

@@ -1,16 +1,18 @@
 //! From a model's name to a model.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use bowline_llm::http::{self, Transport};
 use bowline_llm::{Effort, Model, ModelInfo, Retry, Secret, chat, retry};
 
-use crate::config::{Config, Provider, SystemRole, Wire};
+use crate::config::{self, Config, Provider, SystemRole, Wire};
 use crate::environment::Environment;
 use crate::error::ConfigError;
+use crate::local::{self, Found};
 
 /// A model as a user names it: `provider/model[:effort]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +26,19 @@ pub struct ModelName {
 }
 
 impl ModelName {
+    /// Reads a name as [`ModelName::parse`] does, or the name of a provider that has a model of its
+    /// own.
+    ///
+    /// # Errors
+    /// [`ConfigError::ModelName`] if it has no provider.
+    pub fn resolve(name: &str, config: &Config) -> Result<Self, ConfigError> {
+        let name = name.trim();
+        match config.providers.get(name).and_then(|provider| provider.model.as_deref()) {
+            Some(model) => Self::parse(&format!("{name}/{model}")),
+            None => Self::parse(name),
+        }
+    }
+
     /// Reads a name. What follows the last colon is an effort only if it is one.
     ///
     /// # Errors
@@ -75,45 +90,166 @@ const KNOWN: &[Known] = &[
 ];
 
 /// What runs if only a key is there, best first.
-const BY_KEY: &[(&str, &str)] = &[("OPENAI_API_KEY", "openai/gpt-5.5")];
+const BY_KEY: &[(&str, &str)] = &[
+    ("OPENAI_API_KEY", "openai/gpt-5.5"),
+    ("OPENROUTER_API_KEY", "openrouter/openrouter/auto"),
+    ("XAI_API_KEY", "xai/grok-4"),
+    ("DEEPSEEK_API_KEY", "deepseek/deepseek-chat"),
+    ("MISTRAL_API_KEY", "mistral/mistral-large-latest"),
+    ("GROQ_API_KEY", "groq/openai/gpt-oss-120b"),
+];
 
-/// Returns the model that runs when no flag names one.
-///
-/// # Errors
-/// [`ConfigError::NoModel`] if nothing says which.
-pub fn default_model(
-    config: &Config,
-    environment: &Environment,
-    config_file: &Path,
-) -> Result<String, ConfigError> {
-    let named = config.model.clone().filter(|model| !model.is_empty());
-    let by_key = BY_KEY.iter().find(|(key, _)| environment.get(key).is_some());
-    named
-        .or_else(|| by_key.map(|(_, model)| (*model).to_owned()))
-        .ok_or_else(|| ConfigError::NoModel { config: config_file.to_owned() })
+/// The model that runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Picked {
+    /// Its name.
+    pub name: ModelName,
+    /// The local server it was found at, if nothing names a model.
+    pub found: Option<Found>,
 }
 
-/// Makes the model of a name.
+/// Returns the model that runs when no flag names one: the configured one, else that of a key in
+/// the environment; `None` if nothing says which.
 ///
 /// # Errors
-/// [`ConfigError`] if its provider is unknown, or cannot be used as it is configured.
-pub fn model(
-    name: &ModelName,
+/// [`ConfigError::ModelName`] if the configured one is none.
+pub fn named(config: &Config, environment: &Environment) -> Result<Option<ModelName>, ConfigError> {
+    let configured = config.model.as_deref().filter(|model| !model.is_empty());
+    let by_key = BY_KEY.iter().find(|(key, _)| environment.get(key).is_some());
+    let name = configured.or_else(|| by_key.map(|(_, model)| *model));
+    name.map(|name| ModelName::resolve(name, config)).transpose()
+}
+
+/// Returns the keys in the environment that this version cannot use.
+pub(crate) fn unusable_keys(environment: &Environment) -> Vec<&'static str> {
+    let unspoken = KNOWN.iter().filter(|known| known.wire != Wire::Chat);
+    let keys = unspoken.filter_map(|known| known.key);
+    keys.filter(|key| environment.get(key).is_some()).collect()
+}
+
+/// Returns the providers that are configured, and those whose keys are in the environment.
+pub(crate) fn in_use<'a>(config: &'a Config, environment: &Environment) -> Vec<&'a str> {
+    let with_key = KNOWN.iter().filter(|known| {
+        let has_key = known.key.is_some_and(|key| environment.get(key).is_some());
+        has_key && !config.providers.contains_key(known.name)
+    });
+    config.providers.keys().map(String::as_str).chain(with_key.map(|known| known.name)).collect()
+}
+
+/// Returns the address of a provider that needs no configuration.
+pub(crate) fn base_url_of(name: &str) -> Option<&'static str> {
+    Some(find_known(name)?.base_url)
+}
+
+fn find_known(name: &str) -> Option<&'static Known> {
+    KNOWN.iter().find(|known| known.name == name)
+}
+
+/// A provider with everything that is said of it, and what holds by itself.
+#[derive(Debug, Clone)]
+pub(crate) struct Resolved {
+    pub(crate) provider: Provider,
+    pub(crate) base_url: String,
+    pub(crate) key: KeySource,
+}
+
+/// Where the key of a provider comes from.
+#[derive(Debug, Clone)]
+pub(crate) enum KeySource {
+    /// It needs none.
+    None,
+    /// It stands in the configuration.
+    Given(Secret),
+    /// A variable; on this machine it may be missing.
+    Variable { name: String, is_needed: bool },
+    /// A file.
+    File(PathBuf),
+    /// What a command prints.
+    Command(String),
+}
+
+/// Puts together what is known of a provider.
+pub(crate) fn resolve(
+    name: &str,
     config: &Config,
     environment: &Environment,
-) -> Result<Arc<dyn Model>, ConfigError> {
-    let built_in = KNOWN.iter().find(|known| known.name == name.provider);
-    let configured = config.providers.get(&name.provider);
-    let provider = match (configured, built_in) {
+) -> Result<Resolved, ConfigError> {
+    let known = find_known(name);
+    let provider = match (config.providers.get(name), known) {
         (Some(provider), _) => provider.clone(),
         (None, Some(known)) => Provider { wire: known.wire, ..Provider::default() },
         (None, None) => {
             let names = KNOWN.iter().map(|known| known.name);
             let names = names.chain(config.providers.keys().map(String::as_str));
-            let known = names.collect::<Vec<_>>().join(", ");
-            return Err(ConfigError::UnknownProvider { name: name.provider.clone(), known });
+            let known: Vec<_> = names.collect();
+            let meant = match config::nearest(name, known.iter().copied()) {
+                Some(nearest) => format!("did you mean {nearest:?}?"),
+                None => format!("use one of {}", known.join(", ")),
+            };
+            return Err(ConfigError::UnknownProvider { name: name.to_owned(), meant });
         }
     };
+    let wrong = |what: &str| ConfigError::Provider { name: name.to_owned(), what: what.to_owned() };
+    let by_itself = || match name {
+        "openai" => environment.get("OPENAI_BASE_URL").map(str::to_owned),
+        "ollama" => local::ollama_host(environment).map(|host| format!("http://{host}/v1")),
+        _ => None,
+    };
+    let base_url = provider
+        .base_url
+        .clone()
+        .or_else(by_itself)
+        .or_else(|| known.map(|known| known.base_url.to_owned()))
+        .ok_or_else(|| wrong("base_url is missing"))?;
+    let key = key_source(&provider, known, &base_url, environment).map_err(wrong)?;
+    Ok(Resolved { provider, base_url, key })
+}
+
+/// Finds out where the key of a provider comes from.
+fn key_source(
+    provider: &Provider,
+    known: Option<&Known>,
+    base_url: &str,
+    environment: &Environment,
+) -> Result<KeySource, &'static str> {
+    let given = [
+        provider.api_key.is_some(),
+        provider.api_key_env.is_some(),
+        provider.api_key_file.is_some(),
+        provider.api_key_command.is_some(),
+    ];
+    if given.into_iter().filter(|is_given| *is_given).count() > 1 {
+        return Err("give only one of api_key, api_key_env, api_key_file and api_key_command");
+    }
+    // The key of a known provider is not for whoever else has its name.
+    let is_known_place = provider.base_url.is_none()
+        || known.is_some_and(|known| same_host(known.base_url, base_url));
+    let default = known.and_then(|known| known.key).filter(|_| is_known_place);
+    Ok(if let Some(key) = &provider.api_key {
+        KeySource::Given(key.clone())
+    } else if let Some(file) = &provider.api_key_file {
+        KeySource::File(home_path(file, environment))
+    } else if let Some(command) = &provider.api_key_command {
+        KeySource::Command(command.clone())
+    } else if let Some(variable) = provider.api_key_env.as_deref().or(default) {
+        KeySource::Variable { name: variable.to_owned(), is_needed: !is_loopback(base_url) }
+    } else {
+        KeySource::None
+    })
+}
+
+/// Makes the model that was picked.
+///
+/// # Errors
+/// [`ConfigError`] if its provider is unknown, or cannot be used as it is configured.
+pub fn model(
+    picked: &Picked,
+    config: &Config,
+    environment: &Environment,
+) -> Result<Arc<dyn Model>, ConfigError> {
+    let name = &picked.name;
+    let Resolved { mut provider, mut base_url, key } =
+        resolve(&name.provider, config, environment)?;
     let wrong = |what: String| ConfigError::Provider { name: name.provider.clone(), what };
     match provider.wire {
         Wire::Chat => {}
@@ -124,11 +260,15 @@ pub fn model(
             )));
         }
     }
-    let base_url =
-        provider.base_url.clone().or_else(|| built_in.map(|known| known.base_url.to_owned()));
-    let base_url = base_url.ok_or_else(|| wrong("base_url is missing".to_owned()))?;
-    let default_key = built_in.and_then(|known| known.key);
-    let api_key = api_key(name, &provider, default_key, &base_url, environment)?;
+    let api_key = match &picked.found {
+        Some(found) => {
+            base_url.clone_from(&found.base_url);
+            provider.context_window = provider.context_window.or(found.context_window);
+            // Whoever was found there is not whom a configured key is for.
+            None
+        }
+        None => key.read(environment, &name.provider)?,
+    };
     let transport =
         Transport::new(http::Config { proxy: proxy(environment), ..http::Config::default() })
             .map_err(|error| wrong(error.to_string()))?;
@@ -160,28 +300,64 @@ fn info(name: &ModelName, provider: &Provider) -> ModelInfo {
     }
 }
 
-fn api_key(
-    name: &ModelName,
-    provider: &Provider,
-    default: Option<&str>,
-    base_url: &str,
-    environment: &Environment,
-) -> Result<Option<Secret>, ConfigError> {
-    let missing = |how: String| ConfigError::NoKey { name: name.provider.clone(), how };
-    if let Some(file) = &provider.api_key_file {
-        let text = std::fs::read_to_string(file)
-            .map_err(|error| missing(format!("cannot read {}: {error}", file.display())))?;
-        return Ok(Some(Secret::from(text.trim())));
+impl KeySource {
+    /// Reads the key.
+    pub(crate) fn read(
+        &self,
+        environment: &Environment,
+        provider: &str,
+    ) -> Result<Option<Secret>, ConfigError> {
+        let missing = |how: String| ConfigError::NoKey { name: provider.to_owned(), how };
+        match self {
+            Self::None => Ok(None),
+            Self::Given(key) => Ok(Some(key.clone())),
+            Self::Variable { name, is_needed } => match environment.get(name) {
+                Some(key) => Ok(Some(Secret::from(key.trim()))),
+                None if *is_needed => Err(missing(format!("set {name}"))),
+                None => Ok(None),
+            },
+            Self::File(path) => key_of_file(path).map(Some).map_err(missing),
+            Self::Command(command) => key_of_command(command).map(Some).map_err(missing),
+        }
     }
-    if let Some(command) = &provider.api_key_command {
-        return key_of_command(command).map(Some).map_err(missing);
+}
+
+/// Reads a key from a file that nobody but its owner can read.
+pub(crate) fn key_of_file(path: &Path) -> Result<Secret, String> {
+    let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
+    let mut file = std::fs::File::open(path).map_err(cannot)?;
+    if can_be_read_by_others(&file.metadata().map_err(cannot)?) {
+        let path = path.display();
+        return Err(format!("others can read {path}; make it yours alone: chmod 600 {path}"));
     }
-    let named = provider.api_key_env.as_deref();
-    let Some(variable) = named.or(default) else { return Ok(None) };
-    match environment.get(variable) {
-        Some(key) => Ok(Some(Secret::from(key))),
-        None if is_loopback(base_url) => Ok(None),
-        None => Err(missing(format!("set {variable}"))),
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(cannot)?;
+    match text.trim() {
+        "" => Err(format!("{} is empty", path.display())),
+        key => Ok(Secret::from(key)),
+    }
+}
+
+#[cfg(unix)]
+fn can_be_read_by_others(metadata: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    metadata.permissions().mode() & 0o077 != 0
+}
+
+#[cfg(not(unix))]
+fn can_be_read_by_others(_: &std::fs::Metadata) -> bool {
+    false
+}
+
+/// Returns a path of the configuration: `~/` is the user's home, and what is relative is in the
+/// folder of the user's configuration.
+fn home_path(path: &Path, environment: &Environment) -> PathBuf {
+    if let (Ok(rest), Some(home)) = (path.strip_prefix("~"), environment.get("HOME")) {
+        return Path::new(home).join(rest);
+    }
+    match environment.folders() {
+        Some(folders) => folders.config.join(path),
+        None => path.to_owned(),
     }
 }
 
@@ -202,13 +378,23 @@ fn key_of_command(command: &str) -> Result<Secret, String> {
     }
 }
 
-fn is_loopback(base_url: &str) -> bool {
+/// Returns the host of an address, without its port.
+fn host_of(base_url: &str) -> &str {
     let host = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);
-    let host = host.split(['/', '?']).next().unwrap_or_default();
-    let host = host
-        .strip_prefix('[')
-        .and_then(|host| host.split(']').next())
-        .unwrap_or_else(|| host.rsplit_once(':').map_or(host, |(host, _)| host));
+    let host = host.split(['/', '?', '#']).next().unwrap_or_default();
+    match host.strip_prefix('[') {
+        Some(host) => host.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(host, _)| host),
+    }
+}
+
+fn same_host(one: &str, other: &str) -> bool {
+    let is_secret = |url: &str| url.starts_with("https://");
+    host_of(one) == host_of(other) && (!is_secret(one) || is_secret(other))
+}
+
+pub(crate) fn is_loopback(base_url: &str) -> bool {
+    let host = host_of(base_url);
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
@@ -221,13 +407,20 @@ fn proxy(environment: &Environment) -> http::Proxy {
     }
 }
 
-/// Returns the secrets that must never be shown: the keys that the configuration names.
+/// Returns the secrets that must never be shown: the keys that the configuration names, by the
+/// variables or the providers they belong to; not those that a command would print.
 pub fn secrets(config: &Config, environment: &Environment) -> BTreeMap<String, Secret> {
     let configured =
         config.providers.values().filter_map(|provider| provider.api_key_env.as_deref());
     let known = KNOWN.iter().filter_map(|known| known.key);
-    configured
+    let in_variables = configured
         .chain(known)
-        .filter_map(|name| Some((name.to_owned(), Secret::from(environment.get(name)?))))
-        .collect()
+        .filter_map(|name| Some((name.to_owned(), Secret::from(environment.get(name)?))));
+    let given = config.providers.iter();
+    let given =
+        given.filter_map(|(name, provider)| Some((name.clone(), provider.api_key.clone()?)));
+    in_variables.chain(given).collect()
 }
+
+#[cfg(test)]
+mod tests;

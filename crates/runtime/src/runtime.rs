@@ -8,17 +8,19 @@ use jiff::Zoned;
 use bowline_agent::id::SystemSource;
 use bowline_agent::journal::Store;
 use bowline_agent::limits::Limits;
-use bowline_agent::{Agent, Memory};
+use bowline_agent::{Agent, Memory, Redaction};
 use bowline_store::{Durability, Files};
 use bowline_tools::process::{Helper, Processes};
 use bowline_tools::{Editing, Workspace};
 
-use crate::config::{self, Config, Layer, Mode};
+use crate::config::{self, Config, Loaded, Mode, Said};
 use crate::environment::{Environment, Folders};
 use crate::error::ConfigError;
+use crate::instructions::{self, Instructions};
+use crate::local;
 use crate::permission::ModeGate;
 use crate::prompt;
-use crate::provider::{self, ModelName};
+use crate::provider::{self, ModelName, Picked};
 
 /// What this process was started with and how it is configured.
 #[derive(Debug)]
@@ -29,41 +31,83 @@ pub struct Runtime {
     pub folders: Folders,
     /// The configuration.
     pub config: Config,
+    /// What the configuration is made of.
+    pub loaded: Loaded,
     /// What starts commands.
     processes: Arc<Processes>,
 }
 
 /// What one start of an agent chooses beyond the configuration.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Choice {
-    /// The model, as `provider/model[:effort]`; `None` takes the configured one.
-    pub model: Option<String>,
+    /// The model, from [`Runtime::pick`].
+    pub model: Picked,
     /// The limits.
     pub limits: Limits,
     /// Whether the session leaves nothing behind.
     pub ephemeral: bool,
     /// Whether somebody is there who can decide and answer.
     pub attended: bool,
+    /// What the user and the project tell every model, from [`Runtime::instructions`].
+    pub instructions: String,
 }
 
 impl Runtime {
-    /// Reads the configuration; `assignments` are the `key=value`s of the command line.
+    /// Reads the configuration.
     ///
     /// # Errors
     /// [`ConfigError`] with what is wrong and where.
-    pub fn new(environment: Environment, assignments: &[String]) -> Result<Self, ConfigError> {
+    pub fn new(environment: Environment, said: &Said) -> Result<Self, ConfigError> {
         let folders = environment.folders().ok_or(ConfigError::NoHome)?;
-        let mut layers = Vec::new();
-        let system = PathBuf::from("/etc/bowline/config.toml");
-        for file in [system, folders.config.join("config.toml")] {
-            layers.extend(Layer::file(&file)?);
-        }
-        for assignment in assignments {
-            layers.push(config::set(assignment)?);
-        }
-        let config = config::load(&layers)?;
+        let loaded = config::load(&folders, &environment, said)?;
+        Ok(Self::with(environment, folders, loaded))
+    }
+
+    /// Puts together what has been read.
+    pub(crate) fn with(environment: Environment, folders: Folders, loaded: Loaded) -> Self {
         let processes = Arc::new(Processes::new(Helper::Own));
-        Ok(Self { environment, folders, config, processes })
+        Self { environment, folders, config: loaded.config.clone(), loaded, processes }
+    }
+
+    /// Picks the model: the one that is asked for, else the configured one, else that of a key in
+    /// the environment, else one of a local server. Only for the last anybody is asked anything.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if there is none, or its name is none.
+    pub async fn pick(&self, asked: Option<&str>) -> Result<Picked, ConfigError> {
+        let name = match asked {
+            Some(name) => Some(ModelName::resolve(name, &self.config)?),
+            None => provider::named(&self.config, &self.environment)?,
+        };
+        if let Some(name) = name {
+            return Ok(Picked { name, found: None });
+        }
+        let addresses = local::addresses(&self.config, &self.environment);
+        match local::find(&addresses).await {
+            Some(found) => {
+                let name = ModelName {
+                    provider: found.kind.as_str().to_owned(),
+                    model: found.model.clone(),
+                    effort: None,
+                };
+                Ok(Picked { name, found: Some(found) })
+            }
+            None => Err(self.no_model()),
+        }
+    }
+
+    fn no_model(&self) -> ConfigError {
+        let unusable = provider::unusable_keys(&self.environment);
+        let note = match unusable.is_empty() {
+            true => String::new(),
+            false => format!(" (this version cannot use {} yet)", unusable.join(" and ")),
+        };
+        ConfigError::NoModel { config: self.folders.config.join("config.toml"), note }
+    }
+
+    /// Reads what the user and the project tell every model.
+    pub fn instructions(&self) -> Instructions {
+        instructions::read(&self.folders.config, &self.environment.cwd)
     }
 
     /// Returns where the user's sessions are kept.
@@ -90,17 +134,10 @@ impl Runtime {
     /// Makes the agent.
     ///
     /// # Errors
-    /// [`ConfigError`] if there is no model, or it cannot be used as it is configured.
+    /// [`ConfigError`] if the model cannot be used as it is configured.
     pub fn agent(&self, choice: &Choice) -> Result<Agent, ConfigError> {
-        let name = match &choice.model {
-            Some(model) => model.clone(),
-            None => {
-                let file = self.folders.config.join("config.toml");
-                provider::default_model(&self.config, &self.environment, &file)?
-            }
-        };
-        let name = ModelName::parse(&name)?;
-        let model = provider::model(&name, &self.config, &self.environment)?;
+        let name = &choice.model.name;
+        let model = provider::model(&choice.model, &self.config, &self.environment)?;
         if choice.limits.cost_usd > 0.0 && model.info().price.is_none() {
             return Err(ConfigError::Limit(format!(
                 "cannot keep to a cost limit: the price of {id} is unknown; set \
@@ -117,11 +154,12 @@ impl Runtime {
         let cwd = &self.environment.cwd;
         Ok(Agent {
             instructions: prompt::SYSTEM.into(),
-            context: prompt::context(cwd, &Zoned::now(), None),
+            context: prompt::context(cwd, &Zoned::now(), &choice.instructions),
             effort: name.effort,
             tools: bowline_tools::toolbox(&self.workspace(), editing(&name.model))?,
             limits: choice.limits.clone(),
             gate: Arc::new(ModeGate(self.mode(choice.attended))),
+            redaction: Redaction::new(provider::secrets(&self.config, &self.environment)),
             attended: choice.attended,
             cwd: Some(cwd.to_string_lossy().into_owned()),
             store,

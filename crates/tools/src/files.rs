@@ -101,9 +101,7 @@ pub(crate) fn forget(cx: &ToolContext, path: &Path) -> Result<(), ToolError> {
 
 fn seen(cx: &ToolContext, path: &Path) -> Option<Seen> {
     let path = path.to_string_lossy();
-    let all = cx.recorded(RECORD);
-    let mut of_path = all.iter().rev().filter_map(|seen| seen.read::<Seen>().ok());
-    of_path.find(|seen| *seen.path == *path)
+    cx.last_recorded(RECORD, |seen| seen.read::<Seen>().ok().filter(|seen| *seen.path == *path))
 }
 
 fn hash(content: &[u8]) -> String {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use bowline_llm::{
-    AssistantMessage, AssistantPart, CallId, Message, MessageRef, Messages, Part, RawJson,
-    StopReason, ToolBlock, ToolResult, UserMessage, text_of,
+    AssistantMessage, AssistantPart, CallId, Message, MessageRef, Messages, Part, StopReason,
+    ToolBlock, ToolResult, UserMessage, text_of,
 };
 
 use crate::entry::{
@@ -17,7 +17,7 @@ use crate::entry::{
 use crate::memory::hex;
 use crate::op::{CancelReason, OpKind};
 use crate::orchestrator::Purpose;
-use crate::tool::Waked;
+use crate::tool::{Records, Waked};
 
 use super::{Call, CallState, Last, OpenRun};
 
@@ -32,7 +32,7 @@ pub(super) struct Context {
     pub(super) run: Option<OpenRun>,
     pub(super) batch: Vec<Call>,
     pub(super) last: Last,
-    pub(super) records: rpds::VectorSync<(Arc<str>, RawJson)>,
+    pub(super) records: Records,
     pub(super) tokens: u64,
     // What was said while calls were open: it comes after their results.
     deferred: Vec<MessageRef>,
@@ -42,8 +42,10 @@ pub(super) struct Context {
     answer: Vec<Arc<AssistantMessage>>,
     goes_on: bool,
     calls: HashSet<CallId>,
-    // Whether a message has parts that are kept elsewhere.
-    pub(super) stored: bool,
+    // The places of messages that have parts which are kept elsewhere.
+    pub(super) stored: Vec<usize>,
+    // Whether the model was told where it is.
+    pub(super) is_placed: bool,
     // What a prompt is said together with.
     preface: Option<Arc<UserMessage>>,
 }
@@ -59,13 +61,19 @@ impl Context {
             EntryKind::User(said) => {
                 self.deliver(said.op);
                 match said.via {
-                    Via::Context => self.preface = Some(Arc::clone(&said.message)),
+                    Via::Context => {
+                        self.preface = Some(Arc::clone(&said.message));
+                        self.is_placed = true;
+                    }
                     Via::Continue => self.go_on(&said.message),
                     Via::Prompt | Via::Turn => {
                         if let (Some(run), Via::Prompt) = (&mut self.run, said.via)
                             && run.prompt.is_none()
                         {
                             run.prompt = said.op;
+                        }
+                        if self.run.is_none() {
+                            self.skip_open_calls();
                         }
                         self.say(Arc::clone(&said.message));
                     }
@@ -146,7 +154,13 @@ impl Context {
                 self.tools = changed.tools.0.clone();
             }
             EntryKind::Custom(custom) => {
-                self.records.push_back_mut((custom.name.as_str().into(), custom.data.clone()));
+                let data = custom.data.clone();
+                if let Some(of_name) = self.records.get_mut(custom.name.as_str()) {
+                    of_name.push_back_mut(data);
+                } else {
+                    let first = std::iter::once(data).collect();
+                    self.records.insert_mut(custom.name.as_str().into(), first);
+                }
             }
             // The run is taken by whoever folds its end into the totals; money is folded there too.
             EntryKind::RunEnded(_)
@@ -160,7 +174,8 @@ impl Context {
         self.run.take()
     }
 
-    /// Ends the calls that are open at the entry a rewind went back to.
+    /// Ends the calls that are open where something else begins: a rewind went back to before they
+    /// ended.
     pub(super) fn skip_open_calls(&mut self) {
         let open = self.batch.iter().filter(|call| call.is_open()).map(|call| call.id().clone());
         for call in open.collect::<Vec<_>>() {
@@ -191,8 +206,22 @@ impl Context {
         }
     }
 
-    pub(super) fn was_stopped(&self) -> bool {
-        matches!(self.stop, Some((_, Some(Broken::Stopped))))
+    pub(super) fn was_out_of_time(&self) -> bool {
+        matches!(self.stop, Some((_, Some(Broken::OutOfTime))))
+    }
+
+    /// Tells whether the latest reply is none that counts: its calls are not to be run.
+    pub(super) fn is_void(&self) -> bool {
+        matches!(
+            self.stop,
+            Some((
+                StopReason::Refused
+                    | StopReason::Canceled
+                    | StopReason::Error
+                    | StopReason::Other(_),
+                None
+            ))
+        )
     }
 
     /// Returns how a run ends that settles now.
@@ -200,7 +229,9 @@ impl Context {
         let failed = |kind, message: String| Ending::Failed(RunError { kind, message });
         match &self.stop {
             None => Ending::Done,
-            Some((_, Some(Broken::Stopped))) => Ending::Canceled(CancelReason::User),
+            Some((_, Some(Broken::Stopped | Broken::OutOfTime))) => {
+                Ending::Canceled(CancelReason::User)
+            }
             Some((_, Some(Broken::Failed { kind, message }))) => {
                 failed(RunErrorKind::Model(*kind), message.clone())
             }
@@ -245,6 +276,7 @@ impl Context {
     }
 
     fn start_run(&mut self, started: &RunStarted) {
+        self.skip_open_calls();
         if let Some(system) = &started.system.value {
             self.system = Arc::clone(system);
         }
@@ -257,6 +289,7 @@ impl Context {
         self.run = Some(OpenRun {
             id: started.run,
             model: started.model.clone(),
+            effort: started.effort,
             limits: started.limits.clone(),
             model_turns: 0,
             tool_calls: 0,
@@ -299,17 +332,20 @@ impl Context {
             }
             None => message,
         };
-        self.stored |= message.content.iter().any(is_stored);
         let message = MessageRef::from(Message::User(message));
         if self.batch.iter().any(Call::is_open) {
             self.deferred.push(message);
         } else {
-            self.messages.push_back_mut(message);
+            self.push(message);
             self.last = Last::Said;
         }
     }
 
     fn reply(&mut self, said: &AssistantSaid) {
+        // What these say is about the conversation, not a part of it.
+        if matches!(said.purpose, Purpose::Compact | Purpose::Plan) {
+            return;
+        }
         if let Some(run) = &mut self.run {
             match said.purpose {
                 Purpose::WrapUp => run.wrapped_up = true,
@@ -334,8 +370,7 @@ impl Context {
         }
         self.answer.push(Arc::clone(&said.message));
         if !said.message.content.is_empty() {
-            self.messages
-                .push_back_mut(MessageRef::from(Message::Assistant(Arc::clone(&said.message))));
+            self.push(MessageRef::from(Message::Assistant(Arc::clone(&said.message))));
         }
         self.batch = said.message.tool_calls().map(Call::from).collect();
         self.calls.extend(said.message.tool_calls().map(|call| call.id.clone()));
@@ -358,10 +393,11 @@ impl Context {
         }
         let why = match &said.broken {
             Some(Broken::Failed { .. }) => "the connection to the model failed here",
+            Some(Broken::OutOfTime) => "stopped here because the time was up",
             Some(Broken::Stopped) | None => "stopped here by the user",
         };
         let kept = AssistantMessage::text(format!("{text}\n\n[{why}]"));
-        self.messages.push_back_mut(MessageRef::from(Message::Assistant(Arc::new(kept))));
+        self.push(MessageRef::from(Message::Assistant(Arc::new(kept))));
         self.answer.push(Arc::clone(&said.message));
     }
 
@@ -373,7 +409,6 @@ impl Context {
             let message = format!("a tool ended the run: {}", text_of(&ended.content));
             run.fatal.get_or_insert(RunError { kind: RunErrorKind::Tool, message });
         }
-        self.stored |= ended.content.iter().any(is_stored);
         if !self.set_state(&ended.call, CallState::Ended(ended.clone()))
             || self.batch.iter().any(Call::is_open)
         {
@@ -390,13 +425,26 @@ impl Context {
                 None
             }
         });
-        self.messages.push_back_mut(MessageRef::from(Message::Results(results.collect())));
-        self.last = Last::Results;
-        self.stop = None;
-        for message in self.deferred.drain(..) {
-            self.messages.push_back_mut(message);
+        let results = MessageRef::from(Message::Results(results.collect()));
+        self.push(results);
+        if self.is_void() {
+            // The results only close the calls; the reply still is what ends the run.
+            self.last = Last::Answer;
+        } else {
+            self.last = Last::Results;
+            self.stop = None;
+        }
+        for message in std::mem::take(&mut self.deferred) {
+            self.push(message);
             self.last = Last::Said;
         }
+    }
+
+    fn push(&mut self, message: MessageRef) {
+        if has_stored(&message) {
+            self.stored.push(self.messages.len());
+        }
+        self.messages.push_back_mut(message);
     }
 
     /// The first wake counts; a later one finds the call no longer waiting.
@@ -481,6 +529,16 @@ fn hash(bytes: &[u8]) -> String {
 }
 
 /// Tells whether a part is kept elsewhere.
-pub(crate) fn is_stored(part: &Part) -> bool {
+fn is_stored(part: &Part) -> bool {
     matches!(part, Part::Stored(_))
+}
+
+fn has_stored(message: &Message) -> bool {
+    match message {
+        Message::User(said) => said.content.iter().any(is_stored),
+        Message::Results(results) => {
+            results.iter().any(|result| result.content.iter().any(is_stored))
+        }
+        Message::Assistant(_) => false,
+    }
 }

@@ -21,12 +21,12 @@ pub struct Totals {
     /// Milliseconds of work.
     pub active_ms: u64,
     /// Operations that were accepted but never delivered, in order.
-    pub drafts: Vec<Op>,
+    pub drafts: Arc<Vec<Op>>,
     /// How many runs there were.
     pub runs: u32,
     /// How the latest run came out.
-    pub latest: Option<Outcome>,
-    prompts: HashMap<OpId, Outcome>,
+    pub latest: Option<Arc<Outcome>>,
+    prompts: HashMap<OpId, Arc<Outcome>>,
     known: HashSet<OpId>,
     pending: Vec<Op>,
     open: bool,
@@ -53,12 +53,15 @@ impl Totals {
             }
             EntryKind::Posted(op) => {
                 self.known.insert(op.id);
-                let list = if self.open { &mut self.pending } else { &mut self.drafts };
+                let list =
+                    if self.open { &mut self.pending } else { Arc::make_mut(&mut self.drafts) };
                 list.push(op.clone());
             }
             EntryKind::RunEnded(_) => {
                 self.open = false;
-                self.drafts.append(&mut self.pending);
+                if !self.pending.is_empty() {
+                    Arc::make_mut(&mut self.drafts).append(&mut self.pending);
+                }
             }
             EntryKind::User(said) => self.deliver(said.op),
             EntryKind::Decided(decided) => self.deliver(decided.op),
@@ -91,7 +94,7 @@ impl Totals {
         answer: Vec<Arc<AssistantMessage>>,
     ) {
         let Some(run) = run else { return };
-        let outcome = Outcome {
+        let outcome = Arc::new(Outcome {
             run: ended.run,
             ending: ended.outcome.clone(),
             answer,
@@ -99,16 +102,16 @@ impl Totals {
             model_turns: run.model_turns,
             undelivered: ended.undelivered.clone(),
             denials: ended.denials.clone(),
-        };
+        });
         if let Some(op) = run.prompt {
-            self.prompts.insert(op, outcome.clone());
+            self.prompts.insert(op, Arc::clone(&outcome));
         }
         self.latest = Some(outcome);
     }
 
     /// Returns the outcome of the run that a prompt started, if it is over.
     pub fn finished(&self, prompt: OpId) -> Option<&Outcome> {
-        self.prompts.get(&prompt)
+        self.prompts.get(&prompt).map(|outcome| &**outcome)
     }
 
     pub(super) fn knows(&self, op: OpId) -> bool {
@@ -119,7 +122,9 @@ impl Totals {
         if let Some(op) = op {
             self.known.insert(op);
             self.pending.retain(|pending| pending.id != op);
-            self.drafts.retain(|draft| draft.id != op);
+            if self.drafts.iter().any(|draft| draft.id == op) {
+                Arc::make_mut(&mut self.drafts).retain(|draft| draft.id != op);
+            }
         }
     }
 }

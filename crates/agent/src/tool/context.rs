@@ -67,6 +67,8 @@ impl ToolContext {
     /// Reports what the tool itself spent on models. It counts as the agent's, but not as part of
     /// its context.
     pub fn report_usage(&self, usage: Usage, cost_usd: Option<f64>) {
+        // What is no number cannot be written down.
+        let cost_usd = cost_usd.filter(|cost| cost.is_finite());
         self.scope.say(ScopeMessage::Usage(usage, cost_usd));
     }
 
@@ -84,12 +86,24 @@ impl ToolContext {
     /// Returns what was recorded under a name along this conversation, oldest first, as of the
     /// start of the call, followed by what this call recorded.
     pub fn recorded(&self, name: &str) -> Vec<RawJson> {
-        let before = self.scope.recorded.iter().filter(|(known, _)| **known == *name);
+        let before = self.scope.recorded.get(name);
         let own = self.scope.lock();
-        before
-            .chain(own.records.iter().filter(|(known, _)| **known == *name))
-            .map(|(_, data)| data.clone())
-            .collect()
+        before.into_iter().flatten().chain(own.named(name)).cloned().collect()
+    }
+
+    /// Returns the first thing that `find` makes of what was recorded under a name, latest first:
+    /// what is further back is not read.
+    pub fn last_recorded<T>(
+        &self,
+        name: &str,
+        mut find: impl FnMut(&RawJson) -> Option<T>,
+    ) -> Option<T> {
+        // `find` is no code of ours: it does not run under the lock.
+        let own: Vec<_> = self.scope.lock().named(name).cloned().collect();
+        own.iter().rev().find_map(&mut find).or_else(|| {
+            let before = self.scope.recorded.get(name)?;
+            before.iter().rev().find_map(find)
+        })
     }
 
     /// Returns the folder for what tools keep of this session.
@@ -126,12 +140,15 @@ pub(crate) enum ScopeMessage {
 /// Something recorded: its name and its content.
 pub(crate) type Record = (Arc<str>, RawJson);
 
+/// What was recorded along a conversation, by name, oldest first. A clone costs nothing.
+pub(crate) type Records = rpds::HashTrieMapSync<Arc<str>, rpds::VectorSync<RawJson>>;
+
 /// The lifetime of a call as its tool sees it: closed when the tool has returned.
 pub(crate) struct CallScope {
     call: CallId,
     // Says that there is something to hear of the call.
     speaks: mpsc::UnboundedSender<CallId>,
-    recorded: rpds::VectorSync<Record>,
+    recorded: Records,
     own: Mutex<Own>,
 }
 
@@ -144,11 +161,17 @@ struct Own {
     said: VecDeque<ScopeMessage>,
 }
 
+impl Own {
+    fn named(&self, name: &str) -> impl DoubleEndedIterator<Item = &RawJson> {
+        self.records.iter().filter(move |(known, _)| **known == *name).map(|(_, data)| data)
+    }
+}
+
 impl CallScope {
     pub(crate) fn new(
         call: CallId,
         speaks: mpsc::UnboundedSender<CallId>,
-        recorded: rpds::VectorSync<Record>,
+        recorded: Records,
     ) -> Self {
         Self { call, speaks, recorded, own: Mutex::default() }
     }
@@ -228,7 +251,7 @@ impl ToolContext {
             wake: None,
             children: Children::none(),
             source,
-            scope: Arc::new(CallScope::new(call, speaks, rpds::VectorSync::default())),
+            scope: Arc::new(CallScope::new(call, speaks, Records::default())),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::event::{EventBody, Phase};
 use crate::id::{EntryId, OpId, RunId};
 use crate::mailbox::{Command, Mail, Own, Reply, Seat};
 use crate::op::{CancelReason, Op, OpKind};
+use crate::outcome::Outcome;
 
 use super::{Halt, Turn};
 use crate::conversation::CallState;
@@ -309,7 +310,7 @@ impl Turn {
         let latest = self.conversation.totals().latest.clone();
         if let Some(outcome) = latest.filter(|latest| Some(latest.run) == self.driven) {
             for waiter in self.waiters.drain(..) {
-                let _ = waiter.send(Ok(outcome.clone()));
+                let _ = waiter.send(Ok(Outcome::clone(&outcome)));
             }
             return;
         }

@@ -1,10 +1,12 @@
 //! Large bodies: put aside before an entry is written, fetched before a model is asked.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use bowline_llm::{Media, Message, Part, Stored, StoredKind, ToolResult, UserMessage};
+use bowline_llm::{
+    Media, Message, MessageRef, Messages, Part, Stored, StoredKind, ToolResult, UserMessage,
+};
 
-use crate::conversation::is_stored;
 use crate::entry::EntryKind;
 use crate::journal::{Blobs, JournalError};
 use crate::op::{Input, OpKind};
@@ -82,37 +84,64 @@ async fn store(parts: &[Part], blobs: &dyn Blobs) -> Result<Vec<Part>, JournalEr
     Ok(stored)
 }
 
+/// What was put aside and is at hand again, to be sent.
+///
+/// It stands beside the conversation and not in it: what a conversation holds follows from its log
+/// alone.
+#[derive(Default)]
+pub(super) struct Bodies {
+    // By place: the message as the conversation has it, and whole.
+    fetched: HashMap<usize, (MessageRef, MessageRef)>,
+}
+
+impl Bodies {
+    /// Returns the messages as they are sent.
+    pub(super) fn fill(&self, mut messages: Messages) -> Messages {
+        for (place, (_, whole)) in &self.fetched {
+            messages.set_mut(*place, whole.clone());
+        }
+        messages
+    }
+}
+
 impl Turn {
-    /// Fetches what was put aside into the messages that the model is about to get.
+    /// Fetches what was put aside of the messages that the model is about to get.
     pub(super) async fn fetch_bodies(&mut self) -> Result<(), Halt> {
-        if !self.conversation.has_stored() {
-            return Ok(());
-        }
-        let messages = self.conversation.messages().clone();
         let blobs = self.log.blobs();
-        for (index, message) in messages.iter().enumerate() {
-            let fetched = match &**message {
-                Message::User(said) if said.content.iter().any(is_stored) => {
-                    let content = fetch(&said.content, &*blobs).await?;
-                    Message::User(Arc::new(UserMessage { content }))
-                }
-                Message::Results(results)
-                    if results.iter().any(|result| result.content.iter().any(is_stored)) =>
-                {
-                    let mut fetched = Vec::with_capacity(results.len());
-                    for result in results {
-                        let content = fetch(&result.content, &*blobs).await?.into();
-                        fetched.push(ToolResult { content, ..result.clone() });
-                    }
-                    Message::Results(fetched)
-                }
-                Message::User(_) | Message::Assistant(_) | Message::Results(_) => continue,
+        let mut fetched = HashMap::new();
+        for place in self.conversation.stored() {
+            let Some(message) = self.conversation.messages().get(*place) else { continue };
+            // Fetched once, so that its encoding is kept too.
+            let whole = match self.bodies.fetched.get(place) {
+                Some((known, whole)) if known.is(message) => whole.clone(),
+                Some(_) | None => fetch_message(message, &*blobs).await?,
             };
-            self.conversation.replace_message(index, fetched);
+            fetched.insert(*place, (message.clone(), whole));
         }
-        self.conversation.set_fetched();
+        self.bodies = Bodies { fetched };
         Ok(())
     }
+}
+
+async fn fetch_message(
+    message: &MessageRef,
+    blobs: &dyn Blobs,
+) -> Result<MessageRef, JournalError> {
+    Ok(MessageRef::from(match &**message {
+        Message::User(said) => {
+            let content = fetch(&said.content, blobs).await?;
+            Message::User(Arc::new(UserMessage { content }))
+        }
+        Message::Results(results) => {
+            let mut fetched = Vec::with_capacity(results.len());
+            for result in results {
+                let content = fetch(&result.content, blobs).await?.into();
+                fetched.push(ToolResult { content, ..result.clone() });
+            }
+            Message::Results(fetched)
+        }
+        Message::Assistant(_) => return Ok(message.clone()),
+    }))
 }
 
 async fn fetch(parts: &[Part], blobs: &dyn Blobs) -> Result<Vec<Part>, JournalError> {

@@ -42,6 +42,8 @@ enum End {
 #[derive(Default)]
 struct Draft {
     text: String,
+    // What failed attempts have cost.
+    wasted: Usage,
     attempt: u32,
     deltas: u64,
 }
@@ -66,7 +68,7 @@ impl Turn {
         };
         let active = began.elapsed();
         let out_of_time = matches!(end, End::OutOfTime);
-        let said = self.said(purpose, end, draft.text);
+        let said = self.said(purpose, end, draft);
         self.commit_after(vec![EntryKind::Assistant(said)], Some(active)).await?;
         // A run that has hit a limit hits no other.
         let is_limited = self.conversation.run().is_some_and(|run| run.limit.is_some());
@@ -78,8 +80,8 @@ impl Turn {
         Request {
             system: snapshot.system,
             tools: snapshot.tools,
-            messages: snapshot.messages,
-            effort: self.agent.effort,
+            messages: self.bodies.fill(snapshot.messages),
+            effort: self.conversation.run().and_then(|run| run.effort),
             max_output_tokens: None,
             cache_key: Some(self.meta.id.to_string().into()),
         }
@@ -131,14 +133,15 @@ impl Turn {
                 self.say(retry(attempt, delay, reason));
                 return;
             }
-            StreamEvent::Restarted { attempt, .. } => {
+            StreamEvent::Restarted { attempt, error } => {
                 if draft.deltas > 0 {
                     self.say(Live {
                         attempt: Some(draft.attempt),
                         ..EventBody::TextReset {}.into()
                     });
                 }
-                *draft = Draft { attempt, ..Draft::default() };
+                let wasted = draft.wasted + error.usage;
+                *draft = Draft { attempt, wasted, ..Draft::default() };
                 self.enter(Phase::Model);
                 return;
             }
@@ -151,7 +154,7 @@ impl Turn {
     }
 
     /// Makes of a model call what the log keeps of it.
-    fn said(&self, purpose: Purpose, end: End, draft: String) -> AssistantSaid {
+    fn said(&self, purpose: Purpose, end: End, draft: Draft) -> AssistantSaid {
         let info = self.agent.model.info();
         let said = AssistantSaid {
             message: Arc::default(),
@@ -164,31 +167,30 @@ impl Turn {
             price: info.price,
             broken: None,
         };
-        let broken = |stop, broken| {
-            let content = Some(draft).filter(|text| !text.is_empty()).map(AssistantPart::Text);
+        let cost = |usage: Option<Usage>| {
+            let cost = usage.zip(info.price).map(|(usage, price)| price.cost(&usage));
+            // A price that is no number costs nothing that could be written down.
+            cost.filter(|cost| cost.is_finite())
+        };
+        let broken = |stop, wasted: Usage, broken| {
+            let content = Some(draft.text).filter(|text| !text.is_empty()).map(AssistantPart::Text);
             let message = Arc::new(AssistantMessage { content: content.into_iter().collect() });
-            AssistantSaid { message, stop, broken: Some(broken), ..said.clone() }
+            let usage = Some(wasted).filter(|wasted| *wasted != Usage::default());
+            let (broken, cost_usd) = (Some(broken), cost(usage));
+            AssistantSaid { message, stop, usage, wasted, cost_usd, broken, ..said.clone() }
         };
         match end {
             End::Whole(response) => {
                 let Response { mut message, stop, usage, wasted, .. } = *response;
                 self.conversation.unique_ids(&mut message);
-                let cost_usd = usage.zip(info.price).map(|(usage, price)| price.cost(&usage));
-                let message = Arc::new(message);
+                let (message, cost_usd) = (Arc::new(message), cost(usage));
                 AssistantSaid { message, stop, usage, wasted, cost_usd, ..said }
             }
-            End::Stopped | End::OutOfTime => broken(StopReason::Canceled, Broken::Stopped),
+            End::Stopped => broken(StopReason::Canceled, draft.wasted, Broken::Stopped),
+            End::OutOfTime => broken(StopReason::Canceled, draft.wasted, Broken::OutOfTime),
             End::Failed(error) => {
-                let message = error.to_string();
-                let usage = (error.usage != Usage::default()).then_some(error.usage);
-                let cost_usd = usage.zip(info.price).map(|(usage, price)| price.cost(&usage));
-                let failed = Broken::Failed { kind: error.kind, message };
-                AssistantSaid {
-                    usage,
-                    wasted: error.usage,
-                    cost_usd,
-                    ..broken(StopReason::Error, failed)
-                }
+                let failed = Broken::Failed { kind: error.kind, message: error.to_string() };
+                broken(StopReason::Error, error.usage, failed)
             }
         }
     }

@@ -4,6 +4,7 @@ use crate::conversation::Last;
 use crate::entry::{Ending, EntryKind, RunEnded, UserSaid, Via};
 use crate::event::{EventBody, Phase};
 use crate::op::{Op, OpKind};
+use crate::outcome::Outcome;
 
 use super::{Halt, Turn};
 
@@ -92,7 +93,7 @@ impl Turn {
         }
         if let Some(outcome) = &self.conversation.totals().latest {
             for waiter in self.waiters.drain(..) {
-                let _ = waiter.send(Ok(outcome.clone()));
+                let _ = waiter.send(Ok(Outcome::clone(outcome)));
             }
         }
         Ok(())

@@ -104,6 +104,11 @@ impl Turn {
             (CallStatus::Canceled, "canceled: another tool ended the run".to_owned())
         } else if let Some(hit) = &run.limit {
             (CallStatus::Skipped, format!("skipped: the limit {} is reached", hit.limit.as_str()))
+        } else if self.conversation.is_void() {
+            (
+                CallStatus::Skipped,
+                "skipped: the reply that asked for it was not completed".to_owned(),
+            )
         } else if run.is_steered() {
             (CallStatus::Skipped, "skipped: the user said something first".to_owned())
         } else {
@@ -266,7 +271,9 @@ impl Turn {
         for message in unheard {
             self.heard(call.clone(), message).await?;
         }
+        let redaction = self.agent.redaction.clone();
         let record = |(name, data): (Arc<str>, _)| {
+            let data = redaction.apply_to_json(data);
             EntryKind::Custom(Custom { name: name.to_string(), call: Some(call.clone()), data })
         };
         let mut kinds: Vec<EntryKind> = records.into_iter().map(record).collect();
@@ -313,7 +320,7 @@ impl Turn {
         let limit = self.conversation.run().map_or(0, |run| run.limits.output_bytes);
         let ms = Some(u64::try_from(ran.as_millis()).unwrap_or(u64::MAX));
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let (content, whole) = result::cut(content, limit);
+        let (content, whole) = result::cut(self.agent.redaction.apply_to(content), limit);
         let full = match whole {
             Some(whole) => Some(super::body::keep(&whole, &*self.log.blobs()).await?),
             None => None,
@@ -324,6 +331,7 @@ impl Turn {
     async fn heard(&mut self, call: CallId, message: ScopeMessage) -> Result<(), Halt> {
         match message {
             ScopeMessage::Output(text) => {
+                let text = self.agent.redaction.apply(&text).into_owned();
                 let body = EventBody::ToolOutput { text };
                 self.say(Live { call_id: Some(call), ..body.into() });
                 Ok(())

@@ -11,7 +11,7 @@ use bowline_agent::journal::JournalError;
 use bowline_agent::tool::{ToolContext, Toolbox};
 use bowline_agent::{AgentError, Fork, SessionHandle};
 use bowline_llm::scripted::{Gate, Reply};
-use bowline_llm::{ErrorKind, ModelError, RawJson};
+use bowline_llm::{ErrorKind, Message, ModelError, RawJson, text_of};
 use pretty_assertions::assert_eq;
 
 use crate::support::{
@@ -329,6 +329,27 @@ async fn large_bodies_go_with_a_fork() {
     let sent = stage.model.requests().pop().unwrap();
     let bowline_llm::Message::User(first) = &**sent.messages.first().unwrap() else { panic!() };
     assert!(bowline_llm::text_of(&first.content) == long);
+}
+
+// What was put aside is sent whole, and the conversation is still what its log comes to.
+#[tokio::test]
+async fn large_bodies_stay_beside_the_conversation() {
+    let long = tool("long", |_, _| async move { Ok("y".repeat(300_000).into()) });
+    let stage = stage([Reply::call("long", "{}"), Reply::text("a"), Reply::text("b")])
+        .with(long)
+        .change(|agent| agent.limits.output_bytes = 0);
+    let handle = stage.start();
+    // `hear` compares with the log.
+    hear(handle.prompt("x".repeat(300_000))).await;
+    hear(handle.prompt("more")).await;
+    let requests = stage.model.requests();
+    let (before, after) = (&requests[1].messages, &requests[2].messages);
+    let Message::User(said) = &*before[0] else { panic!("{before:?}") };
+    let Message::Results(results) = &*before[2] else { panic!("{before:?}") };
+    assert_eq!(text_of(&said.content).len(), 300_000);
+    assert_eq!(text_of(&results[0].content).len(), 300_000);
+    // The same messages in memory: they are fetched and encoded once.
+    assert!((0..3).all(|index| before[index].is(&after[index])));
 }
 
 #[tokio::test]

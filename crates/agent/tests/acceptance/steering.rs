@@ -6,6 +6,7 @@ use std::time::Duration;
 use bowline_agent::entry::Ending;
 use bowline_agent::event::{EventBody, Phase};
 use bowline_agent::id::{OpId, Source, SystemSource};
+use bowline_agent::journal::Pos;
 use bowline_agent::op::{CancelReason, Op, OpKind};
 use bowline_agent::tool::{ToolContext, ToolError};
 use bowline_agent::{AgentError, Busy, SessionHandle, ToolExecution};
@@ -14,8 +15,9 @@ use bowline_llm::{ErrorKind, ModelError};
 use futures::StreamExt;
 use pretty_assertions::assert_eq;
 
+use crate::invariants;
 use crate::support::{
-    Latch, Stage, conversation, echo, hear, held, lines, log_of, stage, tool, usage,
+    Latch, Stage, conversation, echo, hear, held, is_delta, lines, log_of, stage, tool, usage,
 };
 
 /// What was queued, delivered and ended, and the turns between.
@@ -144,7 +146,7 @@ async fn an_idle_agent_takes_no_message_through_its_handle() {
             hear(handle.prompt("go")).await;
         }
     }
-    assert_eq!(handle.state().drafts, []);
+    assert_eq!(handle.state().drafts[..], []);
     assert_eq!(conversation(&handle), ["user \"go\"", "assistant \"done\""]);
 }
 
@@ -156,10 +158,10 @@ async fn what_is_posted_to_an_idle_agent_is_a_draft_and_is_not_said_later() {
     let op = op(OpKind::Queue("draft".into()));
     handle.post(op.clone()).await.unwrap();
     let state = handle.wait_for(|state| !state.drafts.is_empty()).await.unwrap();
-    assert_eq!(state.drafts, std::slice::from_ref(&op));
+    assert_eq!(state.drafts[..], std::slice::from_ref(&op)[..]);
     let told = hear(handle.prompt("on")).await;
     assert_eq!(deliveries(&told), ["turn_end(end_turn)", "run_end(done)"]);
-    assert_eq!(handle.state().drafts, [op]);
+    assert_eq!(handle.state().drafts[..], [op]);
     assert_eq!(
         conversation(&handle),
         ["user \"go\"", "assistant \"a\"", "user \"on\"", "assistant \"b\""]
@@ -337,7 +339,7 @@ async fn a_steer_posted_twice_from_elsewhere_arrives_once() {
     assert_eq!(delivered.count(), 1);
     inbox.post(op).await.unwrap();
     hear(handle.prompt("on")).await;
-    assert_eq!(handle.state().drafts, []);
+    assert_eq!(handle.state().drafts[..], []);
     assert_eq!(conversation(&handle)[4..], ["user \"on\"", "assistant \"c\""]);
     assert_eq!(inbox.take().await.unwrap(), []);
     drop(events.recv().await);
@@ -588,18 +590,82 @@ async fn a_slow_reader_gets_a_gap_and_delays_nobody() {
     while let Ok(event) = slow.try_recv() {
         seen.push(event);
     }
-    assert_eq!(seen.len(), 3, "the last place is kept for the gap");
-    hear(handle.prompt("more")).await;
+    // The reader learns of the gap although nothing follows it, and where to read on in the log.
+    assert_eq!(seen.len(), 5);
+    let first = &told.events[4];
+    let from = first.pos.unwrap_or_else(|| Pos(first.after.unwrap().0 + 1));
+    assert_eq!(seen[4].body, EventBody::Gap { missed: 1, from, until: None });
+    assert!(seen[..4].iter().all(|event| event.pos.is_none_or(|pos| pos <= from)));
+
+    let more = hear(handle.prompt("more")).await;
     let gap = slow.recv().await.unwrap();
-    let EventBody::Gap { missed } = gap.body else { panic!("{gap:?}") };
-    assert_eq!(missed as usize, told.events.len() - seen.len());
-    // Where to read on in the log is known: behind what was seen last.
-    let after = gap.after.unwrap();
-    assert!(after >= told.events.last().unwrap().pos.unwrap());
-    assert_eq!(
-        slow.recv().await.unwrap().body,
-        EventBody::RunStart { model: "scripted/script".into() }
-    );
+    let last = told.events.last().unwrap().pos.unwrap();
+    let (missed, until) = (told.events.len() as u64 - 4, Some(Pos(last.0 + 1)));
+    assert_eq!(gap.body, EventBody::Gap { missed, from, until });
+    assert_eq!((gap.pos, gap.after), (None, Some(last)));
+    assert_eq!(slow.recv().await.unwrap(), more.events[0]);
+}
+
+// However small the buffer: what is told, with what the gaps count and name, is everything.
+#[tokio::test]
+async fn gaps_name_all_that_is_missing() {
+    for buffer in 0..6 {
+        let call = || Reply::call("echo", "{}");
+        let stage = stage([call(), Reply::text("a"), call(), Reply::text("b"), call()]);
+        stage.model.push(Reply::text("c"));
+        let handle = stage.with(echo()).start();
+        let (mut slow, mut fast) = (handle.subscribe(buffer), handle.subscribe(1000));
+        let (mut told, mut missed) = (Vec::new(), 0);
+        let mut gaps = Vec::new();
+        for prompt in ["go", "more", "again"] {
+            hear(handle.prompt(prompt)).await;
+            while let Ok(event) = slow.try_recv() {
+                match event.body {
+                    EventBody::Gap { missed: 1, from, until: None } => gaps.push((from, None)),
+                    EventBody::Gap { missed: more, from, until } => {
+                        assert_eq!(gaps.pop(), Some((from, None)));
+                        gaps.push((from, until));
+                        missed += usize::try_from(more).unwrap();
+                    }
+                    _ => told.push((told.len() + missed, event)),
+                }
+            }
+        }
+        let mut all = Vec::new();
+        while let Ok(event) = fast.try_recv() {
+            all.push(event);
+        }
+        assert_eq!(gaps.len(), 3, "a gap after each run");
+        assert!(told.len() + missed < all.len(), "the last gap goes on");
+        assert!(told.iter().all(|(index, event)| *event == all[*index]));
+        for (index, event) in all.iter().enumerate() {
+            let is_named = |pos| gaps.iter().any(|(a, b)| *a <= pos && b.is_none_or(|b| pos < b));
+            let is_told = told.iter().any(|(told, _)| *told == index);
+            assert!(is_told || event.pos.is_none_or(is_named), "{event:?}");
+        }
+    }
+}
+
+// What nobody heard is known nevertheless: the rest of the run is told as it is in the log.
+#[tokio::test]
+async fn who_listens_late_hears_the_rest() {
+    let latch = Latch::default();
+    let calls = Reply::call("held", "{}").and_call("echo", "{}");
+    let stage = stage([calls, Reply::text("done")]).with(held("held", &latch)).with(echo());
+    let handle = stage.start();
+    drop(handle.prompt("go"));
+    latch.reached().await;
+    let mut late = handle.subscribe(100);
+    latch.open();
+    handle.wait_for(|state| state.latest.is_some()).await.unwrap();
+    let mut events = Vec::new();
+    while let Ok(event) = late.try_recv() {
+        events.push(event);
+    }
+    let told = lines(&events, |body| !matches!(body, EventBody::Status { .. }) && !is_delta(body));
+    assert!(told.contains(&"tool_end(call_1, ok)".to_owned()), "{told:?}");
+    assert_eq!(told.last().unwrap(), "run_end(done)");
+    invariants::check_log(&events, &handle).await;
 }
 
 #[tokio::test(start_paused = true)]

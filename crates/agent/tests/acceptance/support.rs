@@ -269,7 +269,7 @@ fn line(event: &Event, root: Option<AgentId>, ops: &mut Vec<OpId>) -> String {
         EventBody::Warning { message } => format!("warning({message:?})"),
         EventBody::CacheBreak { reason } => format!("cache_break({reason})"),
         EventBody::Custom { name, data } => format!("custom({name}, {data:?})"),
-        EventBody::Gap { missed } => format!("gap({missed})"),
+        EventBody::Gap { missed, .. } => format!("gap({missed})"),
         EventBody::RunEnd(end) => match &end.outcome {
             Ending::Done => "run_end(done)".to_owned(),
             Ending::Failed(error) => format!("run_end(error: {error})"),

@@ -445,6 +445,8 @@ async fn a_standalone_context_swallows_what_is_said() {
     cx.record("a", &3).unwrap();
     let recorded: Vec<_> = cx.recorded("a").iter().map(|data| data.as_str().to_owned()).collect();
     assert_eq!(recorded, ["1", "3"]);
+    let last = |name| cx.last_recorded(name, |data| data.read::<u32>().ok());
+    assert_eq!((last("a"), last("b"), last("c")), (Some(3), Some(2), None));
     assert!(cx.children.parent().is_none());
 }
 
@@ -453,7 +455,14 @@ async fn a_tool_finds_what_it_recorded_in_later_calls_and_after_resume() {
     let counts = || {
         tool("counts", |_, cx: ToolContext| async move {
             let before = cx.recorded("count").len();
+            assert_eq!(cx.last_recorded("count", |d| d.read().ok()).unwrap_or(0), before);
             cx.record("count", &(before + 1))?;
+            let mut seen = Vec::new();
+            let no: Option<()> = cx.last_recorded("count", |d| {
+                seen.push(d.read::<usize>().unwrap());
+                None
+            });
+            assert_eq!((no, seen), (None, (1..=before + 1).rev().collect()));
             let all: Vec<_> = cx.recorded("count").iter().map(|d| d.as_str().to_owned()).collect();
             Ok(all.join(",").into())
         })

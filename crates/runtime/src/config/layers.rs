@@ -1,133 +1,403 @@
-//! The layers of the configuration, and where each value comes from.
+//! The layers of the configuration: where they come from, and what they make together.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use serde::Deserialize as _;
-use toml::{Table, Value};
+use toml::de::DeTable;
 
+use crate::environment::{Environment, Folders};
 use crate::error::ConfigError;
+use crate::project;
 
-use super::Config;
+use super::check::{self, Fault};
+use super::node::{self, Node, Origin, Place, Table, Value};
+use super::{Config, read, seeds};
 
-/// One layer: a table, and where it comes from.
+/// One layer of the configuration.
 #[derive(Debug, Clone)]
 pub struct Layer {
-    /// Where it comes from.
-    pub origin: Origin,
     /// What it says.
     pub table: Table,
+    /// Whether it counts: what a project says counts only when the project is trusted.
+    pub is_applied: bool,
+    /// Sections of other programs that mean nothing here.
+    pub ignored: Vec<String>,
 }
 
-/// Where a layer comes from.
+/// What the command line says about the configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Said {
+    /// The profile.
+    pub profile: Option<String>,
+    /// Assignments `key=value`.
+    pub assignments: Vec<String>,
+}
+
+impl Said {
+    /// Returns the profile that counts: that of the command line, else that of the environment.
+    pub fn profile<'a>(&'a self, environment: &'a Environment) -> Option<&'a str> {
+        self.profile.as_deref().or(environment.get("BOWLINE_PROFILE"))
+    }
+}
+
+/// The configuration and what it is made of.
+#[derive(Debug, Clone, Default)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// All layers that count, laid over each other.
+    pub merged: Table,
+    /// The layers, later ones winning.
+    pub layers: Vec<Layer>,
+    /// What a person should know, one line each.
+    pub notes: Vec<String>,
+}
+
+/// A file of the configuration, whether it is there or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
-    /// A file.
-    File(PathBuf),
-    /// The command line.
-    CommandLine,
+pub struct Source {
+    /// What it is.
+    pub kind: Kind,
+    /// Where it is, or would be.
+    pub path: PathBuf,
 }
 
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// What a file of the configuration is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// For everybody on this machine.
+    System,
+    /// The user's.
+    User,
+    /// The project's, for everybody who works on it.
+    Project,
+    /// The project's, for this user.
+    Local,
+    /// A profile's.
+    Profile,
+}
+
+impl Kind {
+    /// Returns its name.
+    pub fn as_str(self) -> &'static str {
         match self {
-            Self::File(path) => fmt::Display::fmt(&path.display(), f),
-            Self::CommandLine => f.write_str("the command line"),
+            Self::System => "system",
+            Self::User => "user",
+            Self::Project => "project",
+            Self::Local => "project, local",
+            Self::Profile => "profile",
         }
     }
 }
 
-impl Layer {
-    /// Reads a file; `None` if there is none.
-    ///
-    /// # Errors
-    /// [`ConfigError`] with the file and the line of what is wrong.
-    pub fn file(path: &Path) -> Result<Option<Self>, ConfigError> {
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(ConfigError::Read { path: path.to_owned(), source }),
-        };
-        // Read as a configuration first: only the text knows lines.
-        if let Err(error) = toml::from_str::<Config>(&text) {
-            return Err(ConfigError::Invalid {
-                path: path.to_owned(),
-                what: explain(&text, &error),
-            });
-        }
-        let table = toml::from_str(&text).map_err(|error| ConfigError::Invalid {
-            path: path.to_owned(),
-            what: explain(&text, &error),
-        })?;
-        Ok(Some(Self { origin: Origin::File(path.to_owned()), table }))
-    }
-}
+/// The variables that mean something else than a setting.
+const RESERVED: [&str; 5] = ["HOME", "PROFILE", "SESSION_ID", "AGENT", "SANDBOX"];
 
-/// Makes a layer of one `key=value` of the command line. The value is TOML; what is no TOML is a
-/// string.
+/// The settings that a variable names by their own name alone.
+const PLAIN: [&str; 5] = ["model", "fallback", "entry_agent", "durability", "local_servers"];
+
+/// The sections that hold no further ones, so that one `_` tells the section from its key.
+const SECTIONS: [&str; 4] = ["limits", "permissions", "sandbox", "trace"];
+
+/// The sections that hold further ones.
+const DEEP: [&str; 4] = ["PROVIDERS", "AGENTS", "MCP_SERVERS", "PROFILES"];
+
+/// Reads all layers.
 ///
 /// # Errors
-/// [`ConfigError::Flag`] if the key is none.
-pub fn set(assignment: &str) -> Result<Layer, ConfigError> {
-    let wrong = |what: String| ConfigError::Flag { assignment: assignment.to_owned(), what };
-    let (key, value) =
-        assignment.split_once('=').ok_or_else(|| wrong("it is written key=value".to_owned()))?;
-    let (key, value) = (key.trim(), value.trim());
-    let as_toml = toml::from_str::<Table>(&format!("{key} = {value}"));
-    let table = match as_toml {
-        Ok(table) => table,
-        Err(_) => {
-            let quoted = Value::String(value.to_owned());
-            toml::from_str::<Table>(&format!("{key} = {quoted}"))
-                .map_err(|_| wrong(format!("{key:?} is no key")))?
+/// [`ConfigError`] with what is wrong and where.
+pub fn load(
+    folders: &Folders,
+    environment: &Environment,
+    said: &Said,
+) -> Result<Loaded, ConfigError> {
+    let mut loaded = Loaded::default();
+    let mut untrusted = Vec::new();
+    for Source { kind, path } in sources(folders, environment, None)? {
+        let layer = file(&path, environment);
+        match kind {
+            Kind::Project | Kind::Local => untrusted.push((path, layer)),
+            Kind::System | Kind::User | Kind::Profile => loaded.layers.extend(layer?),
         }
+    }
+    not_trusted(untrusted, &mut loaded);
+    if let Some(name) = said.profile(environment) {
+        let layers = profile(name, &loaded.layers, folders, environment)?;
+        loaded.layers.extend(layers);
+    }
+    for (name, value) in &environment.vars {
+        if let Some(name_after) = name.strip_prefix("BOWLINE_") {
+            variable_layer(name, name_after, value, &mut loaded)?;
+        }
+    }
+    for assignment in &said.assignments {
+        loaded.layers.push(set(assignment)?);
+    }
+    for layer in loaded.layers.iter().filter(|layer| layer.is_applied) {
+        node::merge(&mut loaded.merged, &layer.table);
+    }
+    loaded.config = check::check_all(&loaded.merged).map_err(as_error)?;
+    note_without_effect(&mut loaded);
+    Ok(loaded)
+}
+
+/// Keeps what a project says, without applying it; says so in one line.
+fn not_trusted(results: Vec<(PathBuf, Result<Option<Layer>, ConfigError>)>, loaded: &mut Loaded) {
+    let mut paths = Vec::new();
+    for (path, result) in results {
+        match result {
+            Ok(None) => {}
+            Ok(Some(layer)) => {
+                paths.push(path.display().to_string());
+                loaded.layers.push(Layer { is_applied: false, ..layer });
+            }
+            Err(error) => loaded.notes.push(format!("not applied, and would not be: {error}")),
+        }
+    }
+    if !paths.is_empty() {
+        loaded.notes.push(format!(
+            "not applied: {}; a project must be trusted first, which this version cannot do yet: \
+             put what you need of it into your own configuration",
+            paths.join(", ")
+        ));
+    }
+}
+
+fn note_without_effect(loaded: &mut Loaded) {
+    let applied = loaded.layers.iter().filter(|layer| layer.is_applied);
+    let ignored = applied.flat_map(|layer| layer.ignored.iter().map(String::as_str));
+    let mut names: Vec<_> = loaded.config.without_effect();
+    for name in ignored {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if !names.is_empty() {
+        loaded.notes.push(format!("no effect in this version: {}", names.join(", ")));
+    }
+}
+
+/// Returns the files of the configuration in the order of their layers, later ones winning.
+///
+/// # Errors
+/// [`ConfigError::Invalid`] if a folder holds a TOML and a YAML one.
+pub fn sources(
+    folders: &Folders,
+    environment: &Environment,
+    profile: Option<&str>,
+) -> Result<Vec<Source>, ConfigError> {
+    let mut sources = vec![
+        source(Kind::System, &folders.system, "config")?,
+        source(Kind::User, &folders.config, "config")?,
+    ];
+    if let Some(folder) = project::bowline_folder(&environment.cwd) {
+        sources.push(source(Kind::Project, &folder, "config")?);
+        sources.push(source(Kind::Local, &folder, "config.local")?);
+    }
+    if let Some(profile) = profile {
+        sources.push(source(Kind::Profile, &folders.config, &format!("{profile}.config"))?);
+    }
+    Ok(sources)
+}
+
+fn source(kind: Kind, folder: &Path, stem: &str) -> Result<Source, ConfigError> {
+    let toml = folder.join(format!("{stem}.toml"));
+    let yaml = ["yaml", "yml"].map(|extension| folder.join(format!("{stem}.{extension}")));
+    let yaml = yaml.into_iter().find(|path| path.exists());
+    let path = match yaml {
+        Some(yaml) if toml.exists() => {
+            let what = format!("there is {} too; keep one of them", toml.display());
+            return Err(ConfigError::Invalid { path: yaml, what });
+        }
+        Some(yaml) => yaml,
+        None => toml,
     };
-    Config::deserialize(table.clone()).map_err(|error| wrong(suggest(error.message())))?;
-    Ok(Layer { origin: Origin::CommandLine, table })
+    Ok(Source { kind, path })
 }
 
-/// Lays layers over each other: later ones win, tables are merged key by key.
+/// Reads a file; `None` if there is none.
 ///
 /// # Errors
-/// [`ConfigError::Layers`] if they make no sense together.
-pub fn load(layers: &[Layer]) -> Result<Config, ConfigError> {
-    let mut all = Table::new();
-    for layer in layers {
-        merge(&mut all, &layer.table);
-    }
-    Config::deserialize(all).map_err(|error| ConfigError::Layers(suggest(error.message())))
+/// [`ConfigError`] with the file and the line of what is wrong.
+pub fn file(path: &Path, environment: &Environment) -> Result<Option<Layer>, ConfigError> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(ConfigError::Read { path: path.to_owned(), source }),
+    };
+    let origin = Arc::new(Origin::File(path.to_owned()));
+    let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+    let read = if is_toml { read::toml(&text, &origin) } else { read::yaml(&text, &origin) };
+    let lookup = |name: &str| environment.get(name).map(str::to_owned);
+    let ours = read.and_then(|table| seeds::to_ours(table, &lookup));
+    let ours = ours.map_err(|(line, what)| {
+        as_error(Fault { place: Some(Place { origin, line }), what, is_unknown_key: false })
+    })?;
+    check::check(&ours.table).map_err(as_error)?;
+    Ok(Some(Layer { table: ours.table, is_applied: true, ignored: ours.ignored }))
 }
 
-fn merge(into: &mut Table, from: &Table) {
-    for (key, value) in from {
-        match (into.get_mut(key), value) {
-            (Some(Value::Table(into)), Value::Table(from)) => merge(into, from),
-            _ => {
-                into.insert(key.clone(), value.clone());
+/// Makes the layers of a profile: `[profiles.NAME]` of the files, then the file `NAME.config.toml`
+/// in the user's folder.
+fn profile(
+    name: &str,
+    layers: &[Layer],
+    folders: &Folders,
+    environment: &Environment,
+) -> Result<Vec<Layer>, ConfigError> {
+    let wrong = |what: String| ConfigError::Profile { name: name.to_owned(), what };
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.starts_with('.') || !name.chars().all(is_name) {
+        return Err(wrong("a name has only letters, digits, `-`, `_` and `.`".to_owned()));
+    }
+    let path = ["profiles".to_owned(), name.to_owned()];
+    let sections = layers.iter().filter(|layer| layer.is_applied);
+    let sections = sections.filter_map(|layer| node::find(&layer.table, &path)?.as_table());
+    let mut found: Vec<_> = sections
+        .map(|table| Layer { table: table.clone(), is_applied: true, ignored: Vec::new() })
+        .collect();
+    let source = source(Kind::Profile, &folders.config, &format!("{name}.config"))?;
+    found.extend(file(&source.path, environment)?);
+    if found.is_empty() {
+        let file = source.path.display();
+        return Err(wrong(format!("there is no {file} and no [profiles.{name}]")));
+    }
+    Ok(found)
+}
+
+/// Adds the layer of a variable.
+fn variable_layer(
+    name: &str,
+    after: &str,
+    value: &str,
+    loaded: &mut Loaded,
+) -> Result<(), ConfigError> {
+    if RESERVED.contains(&after) || value.is_empty() {
+        return Ok(());
+    }
+    let wrong = |what: String| ConfigError::Variable { name: name.to_owned(), what };
+    let Some(path) = path_of(after) else {
+        if let Some(section) = DEEP.iter().find(|section| after.starts_with(**section)) {
+            return Err(wrong(format!(
+                "two underscores go one level down: BOWLINE_{section}__NAME__KEY"
+            )));
+        }
+        let known = RESERVED.into_iter().chain(PLAIN).map(|name| format!("BOWLINE_{name}"));
+        let known: Vec<_> = known.map(|name| name.to_uppercase()).collect();
+        return match check::nearest(name, known.iter().map(String::as_str)) {
+            Some(nearest) => Err(wrong(format!("no such setting; did you mean {nearest}?"))),
+            None => {
+                loaded.notes.push(format!("{name} is no setting and has no effect"));
+                Ok(())
+            }
+        };
+    };
+    let place = Place { origin: Arc::new(Origin::Variable(name.to_owned())), line: None };
+    let layer = assigned(&path, value, &place).map_err(|fault| wrong(fault.what))?;
+    loaded.layers.push(layer);
+    Ok(())
+}
+
+/// Returns the setting that a variable means, without its `BOWLINE_`.
+///
+/// `MODEL` is `model`, `LIMITS_MODEL_TURNS` is `limits.model_turns`; two underscores go one level
+/// down, whatever the section: `PROVIDERS__MINE__BASE_URL` is `providers.mine.base_url`.
+fn path_of(name: &str) -> Option<Vec<String>> {
+    let name = name.to_lowercase();
+    if name.contains("__") {
+        return Some(name.split("__").map(str::to_owned).collect());
+    }
+    if PLAIN.contains(&name.as_str()) {
+        return Some(vec![name]);
+    }
+    let (section, key) = name.split_once('_')?;
+    SECTIONS.contains(&section).then(|| vec![section.to_owned(), key.to_owned()])
+}
+
+/// Makes a layer of one `key=value` of the command line. The value is TOML; what is no TOML, or
+/// would be wrong as such, is a text.
+///
+/// # Errors
+/// [`ConfigError::Flag`] if the key is none or the value is wrong.
+pub fn set(assignment: &str) -> Result<Layer, ConfigError> {
+    // The value may be a secret.
+    let key = assignment.split_once('=').map_or(assignment, |(key, _)| key).trim();
+    let wrong = |what: String| ConfigError::Flag { assignment: key.to_owned(), what };
+    let (_, value) =
+        assignment.split_once('=').ok_or_else(|| wrong("it is written key=value".to_owned()))?;
+    let path = key_path(key).ok_or_else(|| wrong(format!("{key:?} is no key")))?;
+    let place = Place { origin: Arc::new(Origin::CommandLine), line: None };
+    assigned(&path, value, &place).map_err(|fault| wrong(fault.what))
+}
+
+/// Reads a key with dots, as TOML writes it; parts that hold dots themselves are quoted.
+pub(crate) fn key_path(key: &str) -> Option<Vec<String>> {
+    if key.contains(['\n', '=', '#']) {
+        return None;
+    }
+    let text = format!("{key} = 0");
+    let table = DeTable::parse(&text).ok()?;
+    let mut table = table.get_ref().clone();
+    let mut path = Vec::new();
+    loop {
+        let (key, value) = table.into_iter().next()?;
+        path.push(key.into_inner().into_owned());
+        match value.into_inner() {
+            toml::de::DeValue::Table(below) => table = below,
+            _ => return Some(path),
+        }
+    }
+}
+
+fn assigned(path: &[String], value: &str, place: &Place) -> Result<Layer, Fault> {
+    let value = value.trim();
+    let text = toml::Value::String(value.to_owned());
+    let as_toml = toml::from_str::<toml::Table>(&format!("value = {value}")).ok();
+    // A line break in the value could bring more keys.
+    let as_toml = as_toml.filter(|table| table.len() == 1);
+    let as_toml = as_toml.and_then(|mut table| table.remove("value"));
+    let mut first_fault = None;
+    for value in as_toml.into_iter().chain([text]) {
+        let table = below(path, Node::plain(value, place), place);
+        match check::check(&table) {
+            Ok(_) => return Ok(Layer { table, is_applied: true, ignored: Vec::new() }),
+            Err(fault) => {
+                first_fault.get_or_insert(fault);
             }
         }
     }
+    Err(first_fault.unwrap_or(Fault {
+        place: None,
+        what: "nothing is assigned".to_owned(),
+        is_unknown_key: false,
+    }))
 }
 
-/// Says where in a text something is wrong, and what.
-fn explain(text: &str, error: &toml::de::Error) -> String {
-    let message = suggest(error.message());
-    match error.span() {
-        Some(span) => {
-            let line = text.get(..span.start).map_or(0, |before| before.matches('\n').count()) + 1;
-            format!("line {line}: {message}")
+/// Makes a table that holds a node at a path.
+pub(crate) fn below(path: &[String], node: Node, place: &Place) -> Table {
+    match path.split_first() {
+        None => Table::new(),
+        Some((key, [])) => Table::from([(key.clone(), node)]),
+        Some((key, rest)) => {
+            let value = Value::Table(below(rest, node, place));
+            Table::from([(key.clone(), Node { value, place: place.clone() })])
         }
-        None => message,
     }
 }
 
-/// Shortens serde's list of all known keys to the nearest one.
-fn suggest(message: &str) -> String {
-    let Some(rest) = message.strip_prefix("unknown field `") else { return message.to_owned() };
-    let Some((key, rest)) = rest.split_once('`') else { return message.to_owned() };
-    let known = rest.split('`').skip(1).step_by(2);
-    match known.min_by_key(|known| strsim::damerau_levenshtein(key, known)) {
-        Some(nearest) => format!("unknown key {key:?}; did you mean {nearest:?}?"),
-        None => format!("unknown key {key:?}"),
+fn as_error(fault: Fault) -> ConfigError {
+    let Fault { place, what, .. } = fault;
+    let Some(place) = place else { return ConfigError::Layers(what) };
+    match &*place.origin {
+        Origin::File(path) => {
+            let what = match place.line {
+                Some(line) => format!("line {line}: {what}"),
+                None => what,
+            };
+            ConfigError::Invalid { path: path.clone(), what }
+        }
+        Origin::Variable(name) => ConfigError::Variable { name: name.clone(), what },
+        Origin::CommandLine => ConfigError::Layers(format!("-c {what}")),
+        Origin::Default => ConfigError::Layers(what),
     }
 }

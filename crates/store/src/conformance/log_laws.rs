@@ -61,6 +61,13 @@ async fn what_is_appended_is_read(opener: &Opener) {
     law_eq!(LAW, append(&*log, root, all.len() as u64, &more).await, Pos(all.len() as u64));
     all.extend(more);
     law_eq!(LAW, entries_of(&*log).await, at(0, &all));
+    drop(log);
+    // What opening has read is not all once there is more.
+    let log = open(&*opener(), id).await;
+    let more = [entry(root, "even more")];
+    append(&*log, root, all.len() as u64, &more).await;
+    all.extend(more);
+    law_eq!(LAW, log.journal(root).read().await.ok(), Some(at(0, &all)));
 }
 
 async fn each_agent_has_its_log(opener: &Opener) {

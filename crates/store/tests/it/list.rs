@@ -55,6 +55,8 @@ fn started(agent: AgentId, run: RunId, model: &str) -> Entry {
         system: Recorded { hash: String::new(), value: None },
         tools: Recorded { hash: String::new(), value: Some(Tools(ToolBlock::default())) },
         limits: Limits::default(),
+        context_window: None,
+        orchestrator: None,
     };
     entry_of(agent, EntryKind::RunStarted(started))
 }

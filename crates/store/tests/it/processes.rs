@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use bowline_agent::id::SessionId;
 use bowline_agent::journal::{JournalError, Pos, Store as _};
@@ -21,7 +22,11 @@ const SESSION: &str = "session-under-test";
 
 /// Starts a part of a test in its own process, by a shell that may have something to do first.
 fn start(fixture: &Fixture, before: &str, part: &str) -> Child {
-    fs::write(fixture.folder.path().join(SESSION), fixture.id.to_string()).unwrap();
+    let session = fixture.folder.path().join(SESSION);
+    // Written once: another part may be reading it.
+    if !session.exists() {
+        fs::write(session, fixture.id.to_string()).unwrap();
+    }
     Command::new("sh")
         .args(["-c", &format!("{before} exec \"$0\" \"$@\"")])
         .arg(std::env::current_exe().unwrap())
@@ -118,7 +123,7 @@ async fn posts_of_several_processes_arrive_exactly_once() {
     }
     let mut got: Vec<Op> = Vec::new();
     while got.len() < 200 {
-        inbox.changed().await;
+        tokio::time::timeout(Duration::from_secs(60), inbox.changed()).await.unwrap();
         let ops = inbox.take().await.unwrap();
         let ids: Vec<_> = ops.iter().map(|op| op.id).collect();
         inbox.forget(&ids).await.unwrap();

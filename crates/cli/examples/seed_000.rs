@@ -1,0 +1,185 @@
+//! What seed 000 does, with today's bowline: the loop, its limit, calls at the same time, events,
+//! sub-agents with names and tools of their own, and panics that stay where they happen.
+//!
+//! The left column of `docs/seeds.md`, seed 000, says which symbol is which.
+#![expect(clippy::print_stdout, reason = "an example shows something")]
+
+mod support;
+
+use std::sync::Arc;
+
+use bowline::agent::children::{Child, From};
+use bowline::agent::entry::{CallStatus, Ending};
+use bowline::agent::event::EventBody;
+use bowline::agent::limits::{LimitKind, Limits};
+use bowline::agent::tool::{Access, ToolContext, ToolError, ToolOutput, Toolbox, tool_fn};
+use bowline::agent::{Agent, RunFailure};
+use bowline::llm::scripted::{Reply, ScriptedModel};
+use bowline::llm::{Message, text_of};
+use tokio::sync::Barrier;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> support::Result {
+    the_loop_and_its_events().await?;
+    the_limit().await?;
+    delegation().await?;
+    recovery().await?;
+    println!("seed 000: all of it holds");
+    Ok(())
+}
+
+/// `New`, `Options`, `AddToolBoxes`, `Run`, `EventFunc`: calls of one reply run at the same time,
+/// their results stand in call order.
+async fn the_loop_and_its_events() -> support::Result {
+    // Neither call can end before both have begun.
+    let both = Arc::new(Barrier::new(2));
+    let meet = move |name: &str| {
+        let (both, name) = (Arc::clone(&both), name.to_owned());
+        let said = name.clone();
+        tool_fn(&name, "Meets the other one.", move |_: Nothing, _: ToolContext| {
+            let (both, said) = (Arc::clone(&both), said.clone());
+            async move {
+                both.wait().await;
+                Ok(said.into())
+            }
+        })
+        .with_access(Access::none())
+    };
+    let toolbox = Toolbox::default().with(meet("left"))?.with(meet("right"))?;
+    let mut tools = Toolbox::default();
+    tools.add_all(&toolbox)?;
+    tools.add_all(&toolbox)?; // The very same toolbox again changes nothing.
+    assert_eq!(tools.names().collect::<Vec<_>>(), ["left", "right"]);
+
+    let model = ScriptedModel::new([
+        Reply::call("left", "{}").and_call("right", "{}"),
+        Reply::text("They have met."),
+    ]);
+    let agent = Agent {
+        name: "assistant".to_owned(),
+        instructions: "Be helpful.".into(),
+        tools,
+        ..Agent::new(Arc::new(model.clone()))
+    };
+    let mut events = Vec::new();
+    let outcome = agent
+        .prompt("Let them meet.")
+        .run_with_callback(|event| match &event.body {
+            EventBody::ToolStart { name, .. } => events.push(format!("tool_call_start {name}")),
+            EventBody::ToolEnd { .. } => events.push("tool_call_end".to_owned()),
+            EventBody::MessageAdded { message } => events.push(match &**message {
+                Message::User(_) => "message_added user".to_owned(),
+                Message::Assistant(_) => "message_added assistant".to_owned(),
+                Message::Results(results) => {
+                    let texts = results.iter().map(|result| text_of(&result.content));
+                    format!("message_added {}", texts.collect::<Vec<_>>().join(","))
+                }
+            }),
+            _ => {}
+        })
+        .await?;
+    assert_eq!(outcome.text(), "They have met.");
+    let expected = [
+        "message_added user",
+        "message_added assistant",
+        "tool_call_start left",
+        "tool_call_start right",
+        "tool_call_end",
+        "tool_call_end",
+        "message_added left,right",
+        "message_added assistant",
+    ];
+    assert_eq!(events, expected);
+    assert_eq!(model.requests().len(), 2);
+    Ok(())
+}
+
+/// `MaxIterations`, `ErrMaxIterations`.
+async fn the_limit() -> support::Result {
+    let model = ScriptedModel::answering(|_| Reply::call("again", "{}"));
+    let again =
+        tool_fn("again", "Does it again.", async |_: Nothing, _: ToolContext| Ok("done".into()));
+    let agent = Agent {
+        tools: Toolbox::default().with(again)?,
+        // The seed ends without a word; `wrap_up: true` gives the model one last call to sum up.
+        limits: Limits { model_turns: 3, wrap_up: false, ..Limits::default() },
+        ..Agent::new(Arc::new(model.clone()))
+    };
+    let failure = agent.prompt("Go on and on.").run_to_message().await;
+    assert!(matches!(failure, Err(RunFailure::Limit(LimitKind::ModelTurns))));
+    assert_eq!(model.requests().len(), 3);
+    Ok(())
+}
+
+/// What `delegate` does underneath: a fresh sub-agent with its own tools and nothing inherited, a
+/// name of its own beside that of its configuration, `agent_start` and `agent_end`.
+async fn delegation() -> support::Result {
+    let delegate = tool_fn("delegate", "Delegates.", async |_: Nothing, cx: ToolContext| {
+        // `MaxDelegationDepth`
+        if cx.agent.depth > 0 {
+            return Err(ToolError::failed("delegation goes no deeper"));
+        }
+        let coder = Agent {
+            name: "coder".to_owned(),
+            ..Agent::new(Arc::new(ScriptedModel::new([Reply::text("refactored")])))
+        };
+        let child =
+            Child { agent: coder, key: None, label: Some("✎".to_owned()), from: From::Fresh };
+        let child = cx.children.create(child).await.map_err(|e| ToolError::Fatal(e.into()))?;
+        let failed = |error: &dyn std::fmt::Display| ToolError::failed(error.to_string());
+        child.add_user_turn("<delegation_context>…").await.map_err(|error| failed(&error))?;
+        let answer = child.prompt("Refactor it.").text().await;
+        answer.map(ToolOutput::from).map_err(|error| failed(&error))
+    });
+    let model =
+        ScriptedModel::new([Reply::call("delegate", "{}"), Reply::text("The coder did it.")]);
+    let agent = Agent {
+        name: "orchestrator".to_owned(),
+        tools: Toolbox::default().with(delegate)?,
+        ..Agent::new(Arc::new(model))
+    };
+    let mut seen = Vec::new();
+    let outcome = agent
+        .prompt("Have it refactored.")
+        .run_with_callback(|event| {
+            let who = &event.agent;
+            let kind = match &event.body {
+                EventBody::AgentStart { .. } => "agent_start",
+                EventBody::AgentEnd { .. } => "agent_end",
+                _ => return,
+            };
+            let label = who.label.as_deref().unwrap_or_default();
+            seen.push(format!("{kind} {label} {} of {}", who.name, who.config));
+        })
+        .await?;
+    assert_eq!(outcome.ending, Ending::Done);
+    assert_eq!(seen, ["agent_start ✎ coder-1 of coder", "agent_end ✎ coder-1 of coder"]);
+    Ok(())
+}
+
+/// `Recovery()`: needs no middleware here. A panic in a tool is that call's failure.
+async fn recovery() -> support::Result {
+    // The panic is expected; nobody needs to read of it.
+    std::panic::set_hook(Box::new(|_| {}));
+    #[expect(clippy::panic, reason = "this is what it shows")]
+    let bad = tool_fn("bad", "Panics.", async |_: Nothing, _: ToolContext| {
+        panic!("oh no");
+    });
+    let model = ScriptedModel::new([Reply::call("bad", "{}"), Reply::text("It is broken.")]);
+    let agent = Agent { tools: Toolbox::default().with(bad)?, ..Agent::new(Arc::new(model)) };
+    let mut statuses = Vec::new();
+    let outcome = agent
+        .prompt("Try the bad tool.")
+        .run_with_callback(|event| {
+            if let EventBody::ToolEnd { status, .. } = &event.body {
+                statuses.push(*status);
+            }
+        })
+        .await?;
+    assert_eq!(statuses, [CallStatus::Error]);
+    assert_eq!(outcome.text(), "It is broken.");
+    Ok(())
+}

@@ -1,0 +1,299 @@
+use std::path::PathBuf;
+
+use pretty_assertions::assert_eq;
+use tempfile::TempDir;
+
+use crate::environment::{Environment, Folders};
+
+use super::*;
+
+/// A machine with files: `etc`, `home` for the user, `work` for the project.
+struct Machine(TempDir);
+
+impl Machine {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let machine = Self(tempfile::tempdir().unwrap());
+        std::fs::create_dir_all(machine.path("work/.git")).unwrap();
+        for (path, text) in files {
+            let path = machine.path(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        machine
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    fn environment(&self, vars: &[(&str, &str)]) -> Environment {
+        let vars = vars.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
+        Environment { vars: vars.collect(), cwd: self.path("work") }
+    }
+
+    fn load(&self, vars: &[(&str, &str)], said: &Said) -> Result<Loaded, String> {
+        let folders = Folders {
+            system: self.path("etc"),
+            config: self.path("home"),
+            data: self.path("data"),
+            cache: self.path("cache"),
+        };
+        let root = format!("{}/", self.0.path().display());
+        load(&folders, &self.environment(vars), said)
+            .map_err(|error| error.to_string().replace(&root, ""))
+    }
+
+    fn explain(&self, loaded: &Loaded, key: &str) -> String {
+        let root = format!("{}/", self.0.path().display());
+        explain(loaded, &self.environment(&[]), Some(key)).unwrap().replace(&root, "")
+    }
+}
+
+fn said(profile: Option<&str>, assignments: &[&str]) -> Said {
+    let assignments = assignments.iter().map(|&assignment| assignment.to_owned()).collect();
+    Said { profile: profile.map(str::to_owned), assignments }
+}
+
+fn set_to(turns: u32) -> String {
+    format!("[limits]\nmodel_turns = {turns}\n")
+}
+
+#[test]
+fn later_layers_win() {
+    let user = format!("{}[profiles.fast.limits]\nmodel_turns = 3\n", set_to(2));
+    let files = [
+        ("etc/config.toml", set_to(1)),
+        ("home/config.toml", user),
+        ("home/fast.config.toml", set_to(4)),
+    ];
+    let files: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+    let variable = [("BOWLINE_LIMITS_MODEL_TURNS", "5")];
+    let turns = |files: &[(&str, &str)], vars: &[(&str, &str)], said: &Said| {
+        Machine::new(files).load(vars, said).unwrap().config.limits.headless().model_turns
+    };
+    let nothing = said(None, &[]);
+    let fast = said(Some("fast"), &[]);
+    assert_eq!(turns(&[], &[], &nothing), 100);
+    assert_eq!(turns(&files[..1], &[], &nothing), 1);
+    assert_eq!(turns(&files[..2], &[], &nothing), 2);
+    assert_eq!(turns(&files[..2], &[], &fast), 3);
+    assert_eq!(turns(&files, &[], &fast), 4);
+    assert_eq!(turns(&files, &[("BOWLINE_PROFILE", "fast")], &nothing), 4);
+    assert_eq!(turns(&files, &variable, &fast), 5);
+    let all = said(Some("fast"), &["limits.model_turns=6", "limits.model_turns = 7"]);
+    assert_eq!(turns(&files, &variable, &all), 7);
+}
+
+#[test]
+fn explain_says_what_counts_and_what_does_not() {
+    let machine = Machine::new(&[
+        ("etc/config.toml", "model = \"a/a\"\n"),
+        ("home/config.yaml", "# mine\nmodel: b/b\n"),
+        ("work/.bowline/config.toml", "\n\nmodel = \"c/c\"\n"),
+    ]);
+    let loaded = machine.load(&[], &said(None, &["model=d/d"])).unwrap();
+    assert_eq!(
+        machine.explain(&loaded, "model"),
+        "model = \"d/d\"  # -c\n    \
+         not applied: \"c/c\"  # work/.bowline/config.toml:3\n    \
+         instead of \"b/b\"  # home/config.yaml:2\n    \
+         instead of \"a/a\"  # etc/config.toml:1\n"
+    );
+    assert_eq!(machine.explain(&loaded, "limits.tool_calls"), "limits.tool_calls = 0  # default\n");
+    let environment = machine.environment(&[]);
+    let unset = |key| explain(&loaded, &environment, Some(key)).unwrap_err();
+    assert!(matches!(unset("providers.x.base_url"), Unset::NotSet(_)));
+    assert!(matches!(unset("limits.model_turn"), Unset::Unknown(what) if what.contains("turns")));
+}
+
+#[test]
+fn a_project_is_read_but_not_applied_until_it_is_trusted() {
+    let machine = Machine::new(&[
+        ("work/.bowline/config.toml", "model = \"evil/model\"\n"),
+        ("work/.bowline/config.local.toml", "modle = 1\n"),
+    ]);
+    let loaded = machine.load(&[], &Said::default()).unwrap();
+    assert_eq!(loaded.config.model, None);
+    assert_eq!(loaded.notes.len(), 2);
+    assert!(loaded.notes[0].contains("line 1: unknown key"), "{:?}", loaded.notes);
+    assert!(loaded.notes[1].contains(".bowline/config.toml; a project must be trusted"));
+}
+
+#[test]
+fn faults_are_named_with_file_line_and_nearest_key() {
+    let file = |path: &str, text: &str| {
+        Machine::new(&[(path, text)]).load(&[], &Said::default()).unwrap_err()
+    };
+    let toml = |text: &str| file("home/config.toml", text);
+    assert_eq!(
+        toml("model = \"a/b\"\n\n[limits]\nmodel_turn = 1\n"),
+        "home/config.toml: line 4: unknown key \"model_turn\" in [limits]; did you mean \
+         \"model_turns\"?"
+    );
+    assert_eq!(
+        toml("[limits]\nmodel_turns = \"many\"\n"),
+        "home/config.toml: line 2: limits.model_turns: string \"many\"; expected is a whole \
+         number, 0 or more"
+    );
+    assert_eq!(
+        toml("[limits]\nmodel_turns = -1\n"),
+        "home/config.toml: line 2: limits.model_turns: integer `-1`; expected is a whole number, \
+         0 or more"
+    );
+    assert_eq!(
+        toml("[permissions]\n\nmode = \"yolo\"\n"),
+        "home/config.toml: line 3: permissions.mode: \"yolo\" is none of ask, accept-edits, plan, \
+         auto, deny, bypass"
+    );
+    assert_eq!(
+        toml("[limits]\nrun_time = \"soon\"\n"),
+        "home/config.toml: line 2: limits.run_time: \"soon\" is no length of time; write it like \
+         90s, 30m or 1h30m"
+    );
+    assert_eq!(
+        toml("limits = 3\n"),
+        "home/config.toml: line 1: limits: integer `3`; expected is a table"
+    );
+    assert_eq!(
+        toml("model = \"gpt\"\n"),
+        "home/config.toml: line 1: model: \"gpt\" has no provider; write it provider/model"
+    );
+    assert!(toml("\nmodel = \n").starts_with("home/config.toml: line 2: "));
+    let secret = toml("[providers.p]\napi_key = [\"sk-secret\"]\n");
+    assert!(secret.contains("line 2") && !secret.contains("sk-secret"), "{secret}");
+    assert_eq!(
+        file("etc/config.yaml", "providers:\n  x:\n    base_ulr: y\n"),
+        "etc/config.yaml: line 3: unknown key \"base_ulr\" in [providers.x]; did you mean \
+         \"base_url\"?"
+    );
+    assert_eq!(
+        toml("durability = 1\n"),
+        "home/config.toml: line 1: durability: a text is expected"
+    );
+    let far = toml("\nlocal_servers = [\n\"127.0.0.1:1\",\n\"10.0.0.1:1\"]\n");
+    assert!(far.contains("line 4: local_servers: \"10.0.0.1:1\" is no address on"), "{far}");
+    let two = file("home/config.yaml", "model: a/b\n---\nmodel: c/d\n");
+    assert_eq!(two, "home/config.yaml: line 3: there is more than one document; keep one");
+    let profile = toml("[profiles.x]\nmodle = \"a/b\"\n");
+    assert!(profile.contains("line 2: unknown key \"modle\" in [profiles.x]"), "{profile}");
+    let both = Machine::new(&[("home/config.toml", ""), ("home/config.yaml", "")]);
+    assert!(both.load(&[], &Said::default()).unwrap_err().contains("keep one of them"));
+}
+
+#[test]
+fn faults_of_other_layers_are_named_too() {
+    let machine = Machine::new(&[]);
+    let flag = |text: &str| machine.load(&[], &said(None, &[text])).unwrap_err();
+    assert_eq!(
+        flag("limits.model_turn=1"),
+        "-c limits.model_turn: unknown key \"model_turn\" in [limits]; did you mean \
+         \"model_turns\"?"
+    );
+    assert!(flag("limits.wrap_up=maybe").contains("expected is true or false"));
+    assert!(flag("model").contains("key=value"));
+    assert!(flag("model x=1").contains("is no key"));
+    let secret = flag("providers.p.api_kee=sk-secret");
+    assert!(!secret.contains("sk-secret"), "{secret}");
+    let variable =
+        |name: &str, value: &str| machine.load(&[(name, value)], &Said::default()).unwrap_err();
+    assert_eq!(
+        variable("BOWLINE_LIMITS_MODEL_TURN", "1"),
+        "BOWLINE_LIMITS_MODEL_TURN: unknown key \"model_turn\" in [limits]; did you mean \
+         \"model_turns\"?"
+    );
+    assert_eq!(
+        variable("BOWLINE_MODLE", "a/b"),
+        "BOWLINE_MODLE: no such setting; did you mean BOWLINE_MODEL?"
+    );
+    assert_eq!(
+        variable("BOWLINE_PROVIDERS_X_BASE_URL", "y"),
+        "BOWLINE_PROVIDERS_X_BASE_URL: two underscores go one level down: \
+         BOWLINE_PROVIDERS__NAME__KEY"
+    );
+    let stranger = machine.load(&[("BOWLINE_CI_RUNNER_IMAGE", "x")], &Said::default()).unwrap();
+    assert_eq!(stranger.notes, ["BOWLINE_CI_RUNNER_IMAGE is no setting and has no effect"]);
+    let profile = |name| machine.load(&[], &said(Some(name), &[])).unwrap_err();
+    assert_eq!(profile("x"), "profile \"x\": there is no home/x.config.toml and no [profiles.x]");
+    assert!(profile("../x").contains("a name has only"));
+}
+
+#[test]
+fn values_of_the_command_line_are_toml_or_else_texts() {
+    let machine = Machine::new(&[]);
+    let load = |assignments: &[&str]| machine.load(&[], &said(None, assignments)).unwrap().config;
+    let config = load(&[
+        "model=ollama/qwen2.5:7b",
+        "limits.tool_time=30s",
+        "fallback=[\"a/b\"]",
+        "providers.\"my.own\".base_url=http://127.0.0.1:1/v1",
+        "providers.x.api_key=12345",
+    ]);
+    assert_eq!(config.model.as_deref(), Some("ollama/qwen2.5:7b"));
+    assert_eq!(config.limits.tool_time, Some(Span(Duration::from_secs(30))));
+    assert_eq!(config.fallback, ["a/b"]);
+    assert_eq!(config.providers["my.own"].base_url.as_deref(), Some("http://127.0.0.1:1/v1"));
+    assert_eq!(config.providers["x"].api_key, Some("12345".into()));
+    // A value cannot smuggle in another key.
+    let smuggled = load(&["model=\"a/b\"\ndurability = \"power\""]);
+    assert_eq!(smuggled.durability, Durability::Process);
+}
+
+#[test]
+fn two_underscores_of_a_variable_go_one_level_down() {
+    let vars = [("BOWLINE_PROVIDERS__MINE__BASE_URL", "http://127.0.0.1:1/v1")];
+    let loaded = Machine::new(&[]).load(&vars, &Said::default()).unwrap();
+    assert_eq!(loaded.config.providers["mine"].base_url.as_deref(), Some("http://127.0.0.1:1/v1"));
+}
+
+#[test]
+fn a_later_layer_replaces_the_way_to_a_key() {
+    let machine = Machine::new(&[("home/config.toml", "[providers.p]\napi_key_env = \"A\"\n")]);
+    let loaded = machine.load(&[], &said(None, &["providers.p.api_key_file=key"])).unwrap();
+    let provider = &loaded.config.providers["p"];
+    assert_eq!((&provider.api_key_env, provider.api_key_file.is_some()), (&None, true));
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    let machine = Machine::new(&[(
+        "home/config.toml",
+        r#"
+        model = "p/m"
+        [providers.p]
+        base_url = "https://user:SECRET@host.example/v1?key=SECRET"
+        api_key = "SECRET"
+        headers = { "x-team" = "SECRET" }
+        [providers.q]
+        api_key_command = "echo SECRET"
+        [providers.r]
+        api_key_env = "MINE"
+        base_url = "http://host.example/from-env/v1"
+        [mcp_servers.x]
+        args = ["--token", "from-env"]
+        env = { A = "SECRET" }
+        [trace]
+        nested = { auth_token = "SECRET" }
+        [profiles.other.providers.p]
+        api_key = "SECRET"
+        "#,
+    )]);
+    let loaded = machine.load(&[], &Said::default()).unwrap();
+    let environment = machine.environment(&[("MINE", "from-env")]);
+    let shown = show(&loaded, &environment);
+    let explained = explain(&loaded, &environment, None).unwrap();
+    for text in [&shown, &explained] {
+        assert!(!text.contains("SECRET") && !text.contains("from-env"), "{text}");
+        assert!(text.contains("\"MINE\"") && text.contains("host.example"), "{text}");
+    }
+    // What is shown can be read again.
+    let table: Config = toml::from_str(&shown).unwrap();
+    assert_eq!(table.limits.headless(), loaded.config.limits.headless());
+    assert_eq!(table.model.as_deref(), Some("p/m"));
+}
+
+#[test]
+fn what_has_no_effect_is_named_once() {
+    let text = "fallback = [\"a/b\"]\n[agents.x]\n[gateway]\n[sandbox]\nnetwork = true\n";
+    let loaded = Machine::new(&[("home/config.toml", text)]).load(&[], &Said::default()).unwrap();
+    assert_eq!(loaded.notes, ["no effect in this version: fallback, agents, sandbox, gateway"]);
+}

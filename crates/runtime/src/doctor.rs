@@ -1,0 +1,340 @@
+//! Whether everything is there that is needed, and what to do where it is not.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bowline_tools::process::{Command, Helper, Processes};
+use serde::Serialize;
+use tokio::time::timeout;
+
+use crate::config::{self, Config, Loaded, Said};
+use crate::environment::{Environment, Folders};
+use crate::error::ConfigError;
+use crate::provider::{self, KeySource};
+use crate::{Runtime, local};
+
+/// How long the helper process may take to run a command that does nothing.
+const HELPER_TIME: Duration = Duration::from_secs(10);
+
+/// What was looked at.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Report {
+    /// One entry for everything that was looked at.
+    pub checks: Vec<Check>,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, Serialize)]
+pub struct Check {
+    /// What it is.
+    pub name: &'static str,
+    /// How it is.
+    pub status: Status,
+    /// What was found.
+    pub what: String,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+/// How a thing is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// Fine.
+    Ok,
+    /// Worth knowing.
+    Note,
+    /// Wrong.
+    Problem,
+}
+
+impl Report {
+    /// Tells whether nothing is wrong.
+    pub fn is_fine(&self) -> bool {
+        self.checks.iter().all(|check| check.status != Status::Problem)
+    }
+
+    fn ok(&mut self, name: &'static str, what: impl Into<String>) {
+        self.checks.push(Check { name, status: Status::Ok, what: what.into(), fix: None });
+    }
+
+    fn note(&mut self, name: &'static str, what: impl Into<String>) {
+        self.checks.push(Check { name, status: Status::Note, what: what.into(), fix: None });
+    }
+
+    fn problem(&mut self, name: &'static str, what: impl Into<String>, fix: impl Into<String>) {
+        let fix = Some(fix.into());
+        self.checks.push(Check { name, status: Status::Problem, what: what.into(), fix });
+    }
+}
+
+/// Looks at everything.
+pub async fn examine(environment: &Environment, said: &Said) -> Report {
+    let mut report = Report::default();
+    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+    report.ok("version", format!("bowline {} on {os} {arch}", env!("CARGO_PKG_VERSION")));
+    let Some(folders) = environment.folders() else {
+        report.problem("folders", ConfigError::NoHome.to_string(), "set HOME");
+        return report;
+    };
+    for (name, folder) in
+        [("config", &folders.config), ("data", &folders.data), ("cache", &folders.cache)]
+    {
+        check_folder(name, folder, &mut report);
+    }
+    let loaded = check_configuration(&folders, environment, said, &mut report);
+    let runtime = Runtime::with(environment.clone(), folders, loaded);
+    check_models(&runtime, &mut report).await;
+    check_providers(&runtime.config, environment, &mut report);
+    check_helper(environment, &mut report).await;
+    check_sessions(&runtime, &mut report);
+    match in_path("git", environment) {
+        Some(path) => report.ok("git", path.display().to_string()),
+        None => report.problem("git", "not found", "install git, or add it to PATH"),
+    }
+    report.note("sandbox", "there is none yet: commands run with all your rights");
+    report
+}
+
+fn check_folder(name: &'static str, folder: &Path, report: &mut Report) {
+    let shown = folder.display();
+    let existing = folder.ancestors().find(|folder| folder.exists());
+    let Some(existing) = existing else {
+        return report.problem(name, format!("{shown} cannot be made"), "set BOWLINE_HOME");
+    };
+    if !existing.is_dir() {
+        let existing = existing.display();
+        let fix = format!("move {existing} away, or set BOWLINE_HOME");
+        return report.problem(name, format!("{existing} is no directory"), fix);
+    }
+    let probe = existing.join(format!(".bowline-doctor-{}", std::process::id()));
+    let made = std::fs::OpenOptions::new().write(true).create_new(true).open(&probe);
+    match made {
+        Ok(file) => {
+            drop(file);
+            // It is empty, and tells by its name whose it is.
+            let _ = std::fs::remove_file(&probe);
+            let when = if existing == folder { "" } else { " (made when it is needed)" };
+            report.ok(name, format!("{shown}{when}"));
+        }
+        Err(error) => report.problem(
+            name,
+            format!("cannot write to {}: {error}", existing.display()),
+            format!("make {} writable, or set BOWLINE_HOME", existing.display()),
+        ),
+    }
+}
+
+/// Looks at every file of the configuration by itself, then at all of them together.
+fn check_configuration(
+    folders: &Folders,
+    environment: &Environment,
+    said: &Said,
+    report: &mut Report,
+) -> Loaded {
+    const NAME: &str = "configuration";
+    let fix = "correct it; `bowline config explain` shows what counts";
+    let sources = match config::sources(folders, environment, said.profile(environment)) {
+        Ok(sources) => sources,
+        Err(error) => {
+            report.problem(NAME, error.to_string(), fix);
+            return Loaded::default();
+        }
+    };
+    let mut broken = 0;
+    for source in sources {
+        match config::file(&source.path, environment) {
+            Ok(None) => {}
+            Ok(Some(_)) => {
+                report.ok(NAME, format!("{} ({})", source.path.display(), source.kind.as_str()));
+            }
+            Err(error) => {
+                broken += 1;
+                report.problem(NAME, error.to_string(), fix);
+            }
+        }
+    }
+    match config::load(folders, environment, said) {
+        Ok(loaded) => {
+            loaded.notes.iter().for_each(|note| report.note(NAME, note));
+            loaded
+        }
+        Err(error) => {
+            if broken == 0 {
+                report.problem(NAME, error.to_string(), fix);
+            }
+            Loaded::default()
+        }
+    }
+}
+
+async fn check_models(runtime: &Runtime, report: &mut Report) {
+    let Runtime { environment, config, .. } = runtime;
+    let servers = local::servers(&local::addresses(config, environment)).await;
+    for server in &servers {
+        let models: Vec<_> = server.models.iter().map(|offer| offer.name.as_str()).collect();
+        let models = if models.is_empty() { "no models".to_owned() } else { models.join(", ") };
+        report.ok("local servers", format!("{} at {}: {models}", server.kind, server.address));
+    }
+    if servers.is_empty() {
+        report.ok("local servers", "none");
+    }
+    let named = provider::named(config, environment);
+    let local = servers.iter().find_map(|server| Some((server, server.models.first()?)));
+    match (named, local) {
+        (Err(error), _) => report.problem("model", error.to_string(), "correct `model`"),
+        (Ok(Some(name)), _) => check_model(&name, runtime, report),
+        (Ok(None), Some((server, offer))) => {
+            report.ok("model", format!("{}/{}", server.kind.as_str(), offer.name));
+        }
+        (Ok(None), None) => {
+            let file = runtime.folders.config.join("config.toml");
+            let fix = format!(
+                "set `model` in {}, or OPENAI_API_KEY, or start a local server such as Ollama",
+                file.display()
+            );
+            report.problem("model", "none is configured and none was found", fix);
+        }
+    }
+}
+
+fn check_model(name: &provider::ModelName, runtime: &Runtime, report: &mut Report) {
+    let shown = format!("{}/{}", name.provider, name.model);
+    let resolved = provider::resolve(&name.provider, &runtime.config, &runtime.environment);
+    let problem = match resolved {
+        Err(error) => Some((error.to_string(), "correct `model` or [providers]".to_owned())),
+        Ok(resolved) if resolved.provider.wire != config::Wire::Chat => Some((
+            format!("{shown}: this version does not speak {:?} yet", resolved.provider.wire),
+            "use a provider that speaks chat".to_owned(),
+        )),
+        Ok(resolved) => key_problem(&resolved.key, &runtime.environment)
+            .map(|(what, fix)| (format!("{shown}: {what}"), fix)),
+    };
+    match problem {
+        Some((what, fix)) => report.problem("model", what, fix),
+        None => report.ok("model", shown),
+    }
+}
+
+/// Says what is wrong with a key, and what to do; commands are not run to find out.
+fn key_problem(key: &KeySource, environment: &Environment) -> Option<(String, String)> {
+    match key {
+        KeySource::Variable { name, is_needed: true } if environment.get(name).is_none() => {
+            Some((format!("no key: {name} is not set"), format!("set {name}")))
+        }
+        KeySource::File(path) => {
+            let what = provider::key_of_file(path).err()?;
+            Some((what, format!("put the key into {}, mode 600", path.display())))
+        }
+        KeySource::None
+        | KeySource::Given(_)
+        | KeySource::Variable { .. }
+        | KeySource::Command(_) => None,
+    }
+}
+
+fn check_providers(config: &Config, environment: &Environment, report: &mut Report) {
+    const NAME: &str = "provider";
+    for name in provider::in_use(config, environment) {
+        let resolved = match provider::resolve(name, config, environment) {
+            Ok(resolved) => resolved,
+            Err(error) => {
+                report.problem(NAME, error.to_string(), format!("correct [providers.{name}]"));
+                continue;
+            }
+        };
+        let key = match &resolved.key {
+            KeySource::None => "needs no key".to_owned(),
+            KeySource::Given(_) => "key in the configuration".to_owned(),
+            KeySource::Variable { name, .. } if environment.get(name).is_some() => {
+                format!("key in {name}")
+            }
+            KeySource::Variable { name, is_needed: true } => format!("no key: {name} is not set"),
+            KeySource::Variable { .. } => "no key, and none is needed on this machine".to_owned(),
+            KeySource::File(path) => match provider::key_of_file(path) {
+                Ok(_) => format!("key in {}", path.display()),
+                Err(error) => format!("no key: {error}"),
+            },
+            KeySource::Command(_) => "key from a command, which was not run".to_owned(),
+        };
+        // Only the model that runs needs its key now.
+        match key_problem(&resolved.key, environment) {
+            Some(_) => report.note(NAME, format!("{name}: {key}")),
+            None => report.ok(NAME, format!("{name}: {key}")),
+        }
+    }
+}
+
+/// Runs a command that does nothing, just as tools run theirs.
+async fn check_helper(environment: &Environment, report: &mut Report) {
+    const NAME: &str = "helper process";
+    let fix = "check that /proc is there and that programs may be started";
+    let Some(program) = in_path("true", environment).or_else(|| executable("/bin/true".into()))
+    else {
+        return report.problem(NAME, "the command `true` is not found", "correct PATH");
+    };
+    let folder = std::env::temp_dir().join(format!("bowline-doctor-{}", std::process::id()));
+    if let Err(error) = std::fs::create_dir_all(&folder) {
+        return report.problem(NAME, format!("cannot make {}: {error}", folder.display()), fix);
+    }
+    let processes = Processes::new(Helper::Own);
+    let command = Command {
+        owner: "doctor".to_owned(),
+        program,
+        arguments: Vec::new(),
+        cwd: folder.clone(),
+        environment: Vec::new(),
+        output: folder.join("output"),
+        status: folder.join("status"),
+        max_output: 1 << 10,
+        stdin: false,
+    };
+    let run = async {
+        let mut running = processes.start(command).await.map_err(|error| error.to_string())?;
+        running.exit().await.map_err(|error| error.to_string())
+    };
+    match timeout(HELPER_TIME, run).await {
+        Ok(Ok(status)) if status.code == Some(0) => report.ok(NAME, "runs commands"),
+        Ok(Ok(_)) => report.problem(NAME, "`true` failed", fix),
+        Ok(Err(error)) => report.problem(NAME, error, fix),
+        Err(_) => report.problem(NAME, format!("no answer for {HELPER_TIME:?}"), fix),
+    }
+    processes.close().await;
+    // It is in the folder for what may be lost.
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+fn check_sessions(runtime: &Runtime, report: &mut Report) {
+    let fix = "see `bowline sessions verify`";
+    let store = runtime.sessions();
+    let reports = match store.verify_all() {
+        Ok(reports) => reports,
+        Err(error) => return report.problem("sessions", error.to_string(), fix),
+    };
+    let (mut all, mut broken) = (0, 0);
+    for (_, session) in reports {
+        all += 1;
+        broken += usize::from(!session.is_ok_and(|session| session.is_sound()));
+    }
+    match broken {
+        0 => report.ok("sessions", format!("{all}, all sound")),
+        _ => report.problem("sessions", format!("{broken} of {all} are damaged"), fix),
+    }
+}
+
+fn in_path(program: &str, environment: &Environment) -> Option<PathBuf> {
+    let path = environment.get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
+    std::env::split_paths(path).find_map(|folder| executable(folder.join(program)))
+}
+
+fn executable(path: PathBuf) -> Option<PathBuf> {
+    #[cfg(unix)]
+    let may_run = {
+        use std::os::unix::fs::PermissionsExt as _;
+        path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    };
+    #[cfg(not(unix))]
+    let may_run = path.is_file();
+    may_run.then_some(path)
+}

@@ -1,0 +1,167 @@
+use std::os::unix::fs::PermissionsExt as _;
+
+use pretty_assertions::assert_eq;
+
+use super::*;
+
+fn name(provider: &str, model: &str, effort: Option<Effort>) -> ModelName {
+    ModelName { provider: provider.to_owned(), model: model.to_owned(), effort }
+}
+
+fn environment(vars: &[(&str, &str)]) -> Environment {
+    let vars = vars.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+    Environment { vars, ..Environment::default() }
+}
+
+fn config(text: &str) -> Config {
+    toml::from_str(text).unwrap()
+}
+
+#[test]
+fn the_provider_ends_at_the_first_slash_and_the_effort_begins_at_the_last_colon() {
+    let parse = |text| ModelName::parse(text).unwrap();
+    assert_eq!(parse("ollama/qwen2.5:7b"), name("ollama", "qwen2.5:7b", None));
+    assert_eq!(parse("openrouter/x/y:free"), name("openrouter", "x/y:free", None));
+    assert_eq!(parse("p/m:high"), name("p", "m", Some(Effort::High)));
+    assert_eq!(parse("ollama/qwen2.5:7b:low"), name("ollama", "qwen2.5:7b", Some(Effort::Low)));
+    assert_eq!(parse("p/m:High"), name("p", "m:High", None));
+    for wrong in ["gpt-5.5", "/m", "p/", "p/:high", ""] {
+        assert!(ModelName::parse(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_provider_with_a_model_can_be_named_alone() {
+    let config = config("[providers.fast]\nmodel = \"meta/llama:low\"\n[providers.bare]\n");
+    let resolve = |text| ModelName::resolve(text, &config);
+    assert_eq!(resolve("fast").unwrap(), name("fast", "meta/llama", Some(Effort::Low)));
+    assert_eq!(resolve(" fast/other ").unwrap(), name("fast", "other", None));
+    assert!(resolve("bare").is_err());
+}
+
+#[test]
+fn the_configuration_goes_before_the_keys() {
+    let key = environment(&[("OPENAI_API_KEY", "sk"), ("GROQ_API_KEY", "g")]);
+    let named = |text, environment: &Environment| {
+        named(&config(text), environment).unwrap().map(|name| name.provider)
+    };
+    assert_eq!(named("model = \"a/b\"", &key).as_deref(), Some("a"));
+    assert_eq!(named("", &key).as_deref(), Some("openai"));
+    assert_eq!(named("", &environment(&[("GROQ_API_KEY", "g")])).as_deref(), Some("groq"));
+    assert_eq!(named("", &environment(&[("ANTHROPIC_API_KEY", "a")])), None);
+    assert_eq!(unusable_keys(&environment(&[("ANTHROPIC_API_KEY", "a")])), ["ANTHROPIC_API_KEY"]);
+}
+
+fn key_of(text: &str, environment: &Environment) -> Result<Option<Secret>, String> {
+    let resolved = resolve("p", &config(text), environment).map_err(|error| error.to_string())?;
+    resolved.key.read(environment, "p").map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_key_comes_from_where_the_configuration_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config/key");
+    std::fs::create_dir(folder.path().join("config")).unwrap();
+    std::fs::write(&file, "from-file\n").unwrap();
+    let mode = |mode| {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let home = folder.path().to_string_lossy().into_owned();
+    let environment =
+        environment(&[("MINE", "from-env"), ("BOWLINE_HOME", &home), ("HOME", &home)]);
+    let far = |key: &str| format!("[providers.p]\nbase_url = \"https://far.example/v1\"\n{key}\n");
+    let read = |key: &str| key_of(&far(key), &environment);
+    mode(0o600);
+    for (key, expected) in [
+        ("api_key_env = \"MINE\"", "from-env"),
+        ("api_key = \"given\"", "given"),
+        ("api_key_command = \"echo printed\"", "printed"),
+        // What is relative is beside the configuration.
+        ("api_key_file = \"key\"", "from-file"),
+        ("api_key_file = \"~/config/key\"", "from-file"),
+    ] {
+        assert_eq!(read(key), Ok(Some(expected.into())), "{key}");
+    }
+    assert_eq!(read(""), Ok(None));
+    mode(0o640);
+    let error = read("api_key_file = \"key\"").unwrap_err();
+    assert!(error.contains("others can read") && error.contains("chmod 600"), "{error}");
+    for (key, expected) in [
+        ("api_key_env = \"MISSING\"", "set MISSING"),
+        ("api_key_command = \"exit 3\"", "exit status: 3"),
+        ("api_key_command = \"true\"", "printed nothing"),
+        ("api_key_file = \"nowhere\"", "nowhere"),
+        ("api_key_env = \"MINE\"\napi_key = \"given\"", "only one of"),
+    ] {
+        let error = read(key).unwrap_err();
+        assert!(error.contains(expected), "{key}: {error}");
+    }
+}
+
+#[test]
+fn on_this_machine_no_key_is_needed() {
+    let none = environment(&[]);
+    let near = |url: &str| format!("[providers.p]\nbase_url = \"{url}\"\napi_key_env = \"NO\"\n");
+    for url in ["http://127.0.0.1:8080/v1", "http://localhost/v1", "http://[::1]:1/v1"] {
+        assert_eq!(key_of(&near(url), &none), Ok(None), "{url}");
+    }
+    for url in
+        ["http://10.0.0.1/v1", "http://localhost.example/v1", "http://127.0.0.1@evil.example/v1"]
+    {
+        assert!(key_of(&near(url), &none).is_err(), "{url}");
+    }
+}
+
+#[test]
+fn the_key_of_a_known_provider_goes_only_there() {
+    let environment = environment(&[("OPENAI_API_KEY", "sk")]);
+    let key = |url: &str| {
+        let config = config(&format!("[providers.openai]\nbase_url = \"{url}\"\n"));
+        let resolved = resolve("openai", &config, &environment).unwrap();
+        resolved.key.read(&environment, "openai").unwrap()
+    };
+    assert_eq!(key("https://api.openai.com/v1"), Some("sk".into()));
+    assert_eq!(key("https://elsewhere.example/v1"), None);
+    assert_eq!(key("http://api.openai.com/v1"), None);
+}
+
+#[test]
+fn the_usual_variables_move_a_known_provider() {
+    let vars = [("OPENAI_BASE_URL", "http://127.0.0.1:1/v1"), ("OLLAMA_HOST", "gpu.lan:9000")];
+    let base_url = |name| resolve(name, &Config::default(), &environment(&vars)).unwrap().base_url;
+    assert_eq!(base_url("openai"), "http://127.0.0.1:1/v1");
+    assert_eq!(base_url("ollama"), "http://gpu.lan:9000/v1");
+    assert_eq!(base_url("vllm"), "http://127.0.0.1:8000/v1");
+}
+
+#[test]
+fn what_is_wrong_with_a_provider_is_said_at_once() {
+    let model_of = |text: &str, name: &str| {
+        let picked = Picked { name: ModelName::parse(name).unwrap(), found: None };
+        model(&picked, &config(text), &environment(&[])).map(|_| ()).unwrap_err().to_string()
+    };
+    let unknown = model_of("", "opnai/gpt");
+    assert!(unknown.contains("did you mean \"openai\""), "{unknown}");
+    assert!(model_of("[providers.p]", "p/m").contains("base_url is missing"));
+    let header = "[providers.p]\nbase_url = \"http://127.0.0.1:1\"\nheaders = { \"a b\" = \"c\" }";
+    assert!(model_of(header, "p/m").contains("\"a b\""));
+    assert!(model_of("[providers.p]\nbase_url = \"127.0.0.1:1\"", "p/m").contains("base_url"));
+    assert!(model_of("", "anthropic/claude").contains("does not speak"));
+    assert!(model_of("", "openai/gpt").contains("set OPENAI_API_KEY"));
+}
+
+#[test]
+fn a_model_that_was_found_gets_no_key_and_has_its_window() {
+    let found = Found {
+        kind: crate::local::Kind::LlamaCpp,
+        base_url: "http://127.0.0.1:9/v1".to_owned(),
+        model: "m".to_owned(),
+        context_window: Some(8192),
+    };
+    let picked = Picked { name: name("llamacpp", "m", None), found: Some(found) };
+    // The command would fail if it was run.
+    let config = config("[providers.llamacpp]\napi_key_command = \"exit 1\"\n");
+    let model = model(&picked, &config, &environment(&[])).unwrap();
+    assert_eq!(model.info().id(), "llamacpp/m");
+    assert_eq!(model.info().context_window, Some(8192));
+}

@@ -1,0 +1,42 @@
+# `just` lists what there is.
+default:
+    @just --list
+
+# Everything that must hold: .ci/run, and the tools it cannot rely on.
+check: ci deny typos
+
+# What CI runs: formatting, lints, tests, doc tests, docs.
+ci:
+    ./.ci/run
+
+# Format everything.
+fmt:
+    cargo fmt --all
+
+# All tests; arguments go to the runner.
+test *arguments:
+    ./scripts/test {{arguments}}
+
+# The demonstration.
+demo:
+    ./scripts/demo
+
+# The benchmarks of the loop, of the wire, and memory per idle session.
+bench:
+    cargo bench --locked -p bowline --bench loop
+    cargo bench --locked -p bowline-llm --bench turns
+    cargo run --release --locked -p bowline --example idle_sessions
+
+# CPU and memory of the command against a scripted model server: `MOCKLLM=path just measure`.
+measure *arguments:
+    ./scripts/measure {{arguments}}
+
+# Licences, duplicates and sources of dependencies.
+deny:
+    @cargo deny --version > /dev/null 2>&1 || { echo "cargo-deny is missing: cargo install --locked cargo-deny" >&2; exit 1; }
+    cargo deny --log-level error check bans licenses sources
+
+# Spelling.
+typos:
+    @typos --version > /dev/null 2>&1 || { echo "typos is missing: cargo install --locked typos-cli" >&2; exit 1; }
+    typos
