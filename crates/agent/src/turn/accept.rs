@@ -176,7 +176,7 @@ impl Turn {
         let is_known = self.conversation.knows(op.id) && !self.has_open_run();
         if let (true, Some(outcome)) = (is_known, &self.conversation.totals().latest) {
             // It was said in a run that is over, or left undelivered by it: its tool runs again.
-            let _ = reply.send(Ok(Seat::of(outcome.clone())));
+            let _ = reply.send(Ok(Seat::of((**outcome).clone())));
             return Ok(());
         }
         if self.is_ending(op.id) {
