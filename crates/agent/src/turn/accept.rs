@@ -7,7 +7,7 @@ use crate::entry::{
 use crate::error::AgentError;
 use crate::event::{EventBody, Phase};
 use crate::id::{EntryId, OpId, RunId};
-use crate::mailbox::{Command, Mail, Own, Seat};
+use crate::mailbox::{Command, Mail, Own, Reply, Seat};
 use crate::op::{CancelReason, Op, OpKind};
 use crate::outcome::Outcome;
 
@@ -27,37 +27,7 @@ impl Turn {
 
     pub(super) async fn accept_command(&mut self, command: Command) -> Result<(), Halt> {
         match command {
-            Command::Prompt { op, busy, reply } => {
-                // A prompt that is in the log already is this very run: its tool runs again.
-                let is_this = self.conversation.run().is_some_and(|run| run.prompt == Some(op.id));
-                let kind = match (busy, op.kind.clone()) {
-                    _ if is_this => None,
-                    (Busy::Reject, _) => {
-                        let _ = reply.send(Err(AgentError::AlreadyRunning));
-                        return Ok(());
-                    }
-                    (Busy::CancelPrevious, _) => {
-                        let done = self.cancel(CancelReason::User, None).await;
-                        match &done {
-                            Ok(()) => self.mailbox.keep(Command::Prompt { op, busy, reply }),
-                            Err(halt) => drop(reply.send(Err(halt.0.clone().into()))),
-                        }
-                        return done;
-                    }
-                    (Busy::Queue, OpKind::Prompt(input)) => Some(OpKind::Queue(input)),
-                    (Busy::Steer, OpKind::Prompt(input)) => Some(OpKind::Steer(input)),
-                    (Busy::Queue | Busy::Steer, kind) => Some(kind),
-                };
-                let done = match kind {
-                    Some(kind) => self.accept_op(Op { kind, ..op }).await,
-                    None => Ok(()),
-                };
-                match &done {
-                    Ok(()) => drop(self.seat().map(|seat| reply.send(Ok(seat)))),
-                    Err(halt) => drop(reply.send(Err(halt.0.clone().into()))),
-                }
-                done
-            }
+            Command::Prompt { op, busy, reply } => self.accept_prompt(op, busy, reply).await,
             Command::Post { op, reply } => {
                 if let Err(not_waiting) = self.is_waited_for(&op.kind) {
                     let _ = reply.send(Err(not_waiting));
@@ -111,32 +81,44 @@ impl Turn {
         }
     }
 
+    /// Takes a prompt while a run is open.
+    async fn accept_prompt(&mut self, op: Op, busy: Busy, reply: Reply<Seat>) -> Result<(), Halt> {
+        // A prompt that is in the log already is this very run: its tool runs again.
+        let is_this = self.conversation.run().is_some_and(|run| run.prompt == Some(op.id));
+        let kind = match (busy, op.kind.clone()) {
+            _ if is_this => None,
+            (Busy::Reject, _) => {
+                let _ = reply.send(Err(AgentError::AlreadyRunning));
+                return Ok(());
+            }
+            (Busy::CancelPrevious, _) => {
+                let done = self.cancel(CancelReason::User, None).await;
+                match &done {
+                    Ok(()) => self.mailbox.keep(Command::Prompt { op, busy, reply }),
+                    Err(halt) => drop(reply.send(Err(halt.0.clone().into()))),
+                }
+                return done;
+            }
+            (Busy::Queue, OpKind::Prompt(input)) => Some(OpKind::Queue(input)),
+            (Busy::Steer, OpKind::Prompt(input)) => Some(OpKind::Steer(input)),
+            (Busy::Queue | Busy::Steer, kind) => Some(kind),
+        };
+        let done = match kind {
+            Some(kind) => self.accept_op(Op { kind, ..op }).await,
+            None => Ok(()),
+        };
+        match &done {
+            Ok(()) => drop(self.seat().map(|seat| reply.send(Ok(seat)))),
+            Err(halt) => drop(reply.send(Err(halt.0.clone().into()))),
+        }
+        done
+    }
+
     /// Takes a command while no run is driven; returns the place of whoever asked for one to be.
     pub(crate) async fn accept_at_rest(&mut self, command: Command) -> Result<(), Halt> {
         match command {
             Command::Prompt { op, busy, reply } => {
-                if let Some(outcome) = self.conversation.totals().finished(op.id) {
-                    let _ = reply.send(Ok(Seat::of(outcome.clone())));
-                    return Ok(());
-                }
-                if self.is_ending(op.id) {
-                    // Nothing more is said in that run: it ends, then the prompt starts its own.
-                    self.mailbox.keep(Command::Prompt { op, busy, reply });
-                    return Ok(());
-                }
-                if self.has_open_run() {
-                    // Found open: the prompt waits for its next boundary, and the run goes on.
-                    let busy = if busy == Busy::Reject { Busy::Queue } else { busy };
-                    return self.accept_command(Command::Prompt { op, busy, reply }).await;
-                }
-                let run = RunId::new(&*self.session.source);
-                let seat = self.seat_for(run);
-                let done = self.start_run(run, op).await;
-                match &done {
-                    Ok(()) => drop(reply.send(Ok(seat))),
-                    Err(halt) => drop(reply.send(Err(halt.0.clone().into()))),
-                }
-                done
+                self.accept_prompt_at_rest(op, busy, reply).await
             }
             Command::Continue { reply } => {
                 let _ = reply.send(Ok(self.seat()));
@@ -179,6 +161,42 @@ impl Turn {
                 Ok(())
             }
         }
+    }
+
+    async fn accept_prompt_at_rest(
+        &mut self,
+        op: Op,
+        busy: Busy,
+        reply: Reply<Seat>,
+    ) -> Result<(), Halt> {
+        if let Some(outcome) = self.conversation.totals().finished(op.id) {
+            let _ = reply.send(Ok(Seat::of(outcome.clone())));
+            return Ok(());
+        }
+        let is_known = self.conversation.knows(op.id) && !self.has_open_run();
+        if let (true, Some(outcome)) = (is_known, &self.conversation.totals().latest) {
+            // It was said in a run that is over, or left undelivered by it: its tool runs again.
+            let _ = reply.send(Ok(Seat::of((**outcome).clone())));
+            return Ok(());
+        }
+        if self.is_ending(op.id) {
+            // Nothing more is said in that run: it ends, then the prompt starts its own.
+            self.mailbox.keep(Command::Prompt { op, busy, reply });
+            return Ok(());
+        }
+        if self.has_open_run() {
+            // Found open: the prompt waits for its next boundary, and the run goes on.
+            let busy = if busy == Busy::Reject { Busy::Queue } else { busy };
+            return self.accept_prompt(op, busy, reply).await;
+        }
+        let run = RunId::new(&*self.session.source);
+        let seat = self.seat_for(run);
+        let done = self.start_run(run, op).await;
+        match &done {
+            Ok(()) => drop(reply.send(Ok(seat))),
+            Err(halt) => drop(reply.send(Err(halt.0.clone().into()))),
+        }
+        done
     }
 
     /// Tells whether the open run will only end, and is not the one that a prompt started.

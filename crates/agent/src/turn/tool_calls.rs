@@ -176,6 +176,9 @@ impl Turn {
         batch.prepared.extend(kept);
         for kind in &kinds {
             if let EntryKind::CallEnded(ended) = kind {
+                if let Some(children) = self.waiting.remove(&ended.call) {
+                    children.close().await;
+                }
                 self.end_orphans(&ended.call).await?;
             }
         }
