@@ -326,7 +326,13 @@ pub enum Wake {
         options: Vec<String>,
     },
     /// The end of another agent's run.
-    Agent(AgentId),
+    Agent {
+        /// The agent.
+        agent: AgentId,
+        /// The prompt that started the run; `None` for whichever is open.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        prompt: Option<OpId>,
+    },
     /// The end of a job.
     Job(String),
     /// A time.

@@ -62,8 +62,20 @@ pub struct State {
     pub context_window: Option<u64>,
     /// Operations that were accepted but never delivered.
     pub drafts: Arc<Vec<Op>>,
+    /// The prompts whose runs are over.
+    pub finished: rpds::HashTrieSetSync<OpId>,
     /// How the latest run came out.
     pub latest: Option<Arc<Outcome>>,
+}
+
+impl State {
+    /// Tells whether the run of a prompt is over; without one, whether no run is open.
+    pub fn has_finished(&self, prompt: Option<OpId>) -> bool {
+        match prompt {
+            Some(prompt) => self.finished.contains(&prompt),
+            None => self.run.is_none(),
+        }
+    }
 }
 
 impl SessionHandle {
@@ -150,7 +162,7 @@ impl SessionHandle {
     /// Cancels the open run for a reason.
     pub fn cancel_for(&self, reason: CancelReason) {
         let (reply, _) = oneshot::channel();
-        let op = self.op(OpKind::Cancel(reason));
+        let op = self.op(OpKind::Cancel { reason, run: None });
         self.send(Command::Post { op, reply });
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use bowline_llm::{CallId, Part, UserMessage};
 
-use crate::id::{AgentId, OpId};
+use crate::id::{AgentId, OpId, RunId};
 
 /// An operation posted to a session, by any process, delivered exactly once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,7 +36,13 @@ pub enum OpKind {
     /// Say this when the agent would otherwise have finished.
     FollowUp(Input),
     /// End the run.
-    Cancel(CancelReason),
+    Cancel {
+        /// Why.
+        reason: CancelReason,
+        /// The run; `None` for whichever is open.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run: Option<RunId>,
+    },
     /// Decide about a call that waits for permission.
     Decide {
         /// The waiting call.
@@ -66,7 +72,9 @@ impl OpKind {
             | Self::Steer(input)
             | Self::Queue(input)
             | Self::FollowUp(input) => Some(input),
-            Self::Cancel(_) | Self::Decide { .. } | Self::Answer { .. } | Self::Wake { .. } => None,
+            Self::Cancel { .. } | Self::Decide { .. } | Self::Answer { .. } | Self::Wake { .. } => {
+                None
+            }
         }
     }
 }
@@ -115,7 +123,7 @@ pub enum CancelReason {
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// Run it.
-    Allow,
+    Allow {},
     /// Do not run it, and tell the model why.
     Deny {
         /// The reason, for the model.

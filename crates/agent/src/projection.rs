@@ -383,7 +383,7 @@ impl Sheet<'_> {
             OpKind::Steer(_) => "steer",
             OpKind::Queue(_) => "queue",
             OpKind::FollowUp(_) => "follow_up",
-            OpKind::Cancel(_)
+            OpKind::Cancel { .. }
             | OpKind::Decide { .. }
             | OpKind::Answer { .. }
             | OpKind::Wake { .. } => return,
@@ -458,7 +458,7 @@ impl Sheet<'_> {
             Wake::Answer { question, options } => {
                 EventBody::Question { question: question.clone(), options: options.clone() }
             }
-            Wake::Agent(_) | Wake::Job(_) | Wake::At(_) => return,
+            Wake::Agent { .. } | Wake::Job(_) | Wake::At(_) => return,
         };
         self.push(Some(&waiting.call), body);
     }

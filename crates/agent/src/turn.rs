@@ -480,6 +480,7 @@ fn look(conversation: &Conversation, agent: &Agent, phase: Phase) -> State {
         context_tokens: conversation.context_tokens(),
         context_window: agent.model.info().context_window,
         drafts: Arc::clone(&conversation.totals().drafts),
+        finished: conversation.totals().finished.clone(),
         latest: conversation.totals().latest.clone(),
     }
 }

@@ -40,7 +40,7 @@ pub(crate) async fn run(args: Sessions) -> Result<ExitCode, Failure> {
             let id = args::resolve(&store, &id)?;
             let input = Input::from(text.unwrap_or_default());
             let kind = match (cancel, steer, follow_up) {
-                (true, ..) => OpKind::Cancel(CancelReason::User),
+                (true, ..) => OpKind::Cancel { reason: CancelReason::User, run: None },
                 (false, true, _) => OpKind::Steer(input),
                 (false, false, true) => OpKind::FollowUp(input),
                 (false, false, false) => OpKind::Queue(input),

@@ -14,7 +14,7 @@ pub struct ModeGate(pub Mode);
 #[async_trait]
 impl Gate for ModeGate {
     async fn review(&self, call: &Review<'_>) -> Verdict {
-        if call.decision == Some(&Decision::Allow) {
+        if call.decision == Some(&Decision::Allow {}) {
             return Verdict::Allow { rule: Some("a person allowed it".to_owned()) };
         }
         let access = call.access;

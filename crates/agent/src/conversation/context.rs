@@ -111,7 +111,7 @@ impl Context {
                     call.waked = None;
                     // It has happened before the call could say that it waits for it.
                     let happens =
-                        matches!(waiting.wake, Wake::Agent(_) | Wake::Job(_) | Wake::At(_));
+                        matches!(waiting.wake, Wake::Agent { .. } | Wake::Job(_) | Wake::At(_));
                     if call.early && happens && call.is_open() {
                         call.early = false;
                         call.state = CallState::Woken(Waked::Happened);
@@ -449,16 +449,15 @@ impl Context {
 
     /// The first wake counts; a later one finds the call no longer waiting.
     fn wake(&mut self, call: &CallId, waked: Waked) {
-        let waits =
-            self.call_mut(call).is_some_and(|call| match (&call.state, &waked) {
-                (CallState::Waiting(Wake::Decision { .. }), Waked::Decided(_))
-                | (CallState::Waiting(Wake::Answer { .. }), Waked::Answered(_))
-                | (
-                    CallState::Waiting(Wake::Agent(_) | Wake::Job(_) | Wake::At(_)),
-                    Waked::Happened,
-                ) => true,
-                (_, Waked::Decided(_) | Waked::Answered(_) | Waked::Happened) => false,
-            });
+        let waits = self.call_mut(call).is_some_and(|call| match (&call.state, &waked) {
+            (CallState::Waiting(Wake::Decision { .. }), Waked::Decided(_))
+            | (CallState::Waiting(Wake::Answer { .. }), Waked::Answered(_))
+            | (
+                CallState::Waiting(Wake::Agent { .. } | Wake::Job(_) | Wake::At(_)),
+                Waked::Happened,
+            ) => true,
+            (_, Waked::Decided(_) | Waked::Answered(_) | Waked::Happened) => false,
+        });
         if waits {
             self.set_state(call, CallState::Woken(waked));
         } else if let (Waked::Happened, Some(call)) = (&waked, self.call_mut(call)) {

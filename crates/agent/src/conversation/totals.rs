@@ -26,6 +26,8 @@ pub struct Totals {
     pub runs: u32,
     /// How the latest run came out.
     pub latest: Option<Arc<Outcome>>,
+    /// The prompts whose runs are over.
+    pub finished: rpds::HashTrieSetSync<OpId>,
     prompts: HashMap<OpId, Arc<Outcome>>,
     known: HashSet<OpId>,
     pending: Vec<Op>,
@@ -104,13 +106,14 @@ impl Totals {
             denials: ended.denials.clone(),
         });
         if let Some(op) = run.prompt {
+            self.finished.insert_mut(op);
             self.prompts.insert(op, Arc::clone(&outcome));
         }
         self.latest = Some(outcome);
     }
 
     /// Returns the outcome of the run that a prompt started, if it is over.
-    pub fn finished(&self, prompt: OpId) -> Option<&Outcome> {
+    pub fn outcome(&self, prompt: OpId) -> Option<&Outcome> {
         self.prompts.get(&prompt).map(|outcome| &**outcome)
     }
 

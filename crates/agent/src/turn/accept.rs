@@ -169,7 +169,7 @@ impl Turn {
         busy: Busy,
         reply: Reply<Seat>,
     ) -> Result<(), Halt> {
-        if let Some(outcome) = self.conversation.totals().finished(op.id) {
+        if let Some(outcome) = self.conversation.totals().outcome(op.id) {
             let _ = reply.send(Ok(Seat::of(outcome.clone())));
             return Ok(());
         }
@@ -253,7 +253,14 @@ impl Turn {
         }
         let id = Some(op.id);
         let entry = match op.kind {
-            OpKind::Cancel(reason) => return self.cancel(reason, id).await,
+            OpKind::Cancel { reason, run } => {
+                let open = self.conversation.run().map(|run| run.id);
+                if run.is_some() && run != open {
+                    // It was meant for a run that is over.
+                    return Ok(());
+                }
+                return self.cancel(reason, id).await;
+            }
             OpKind::Decide { call, decision } => {
                 EntryKind::Decided(Decided { call, decision, op: id })
             }
@@ -286,13 +293,13 @@ impl Turn {
             OpKind::Decide { call, .. } => (call, |wake| matches!(wake, Wake::Decision { .. })),
             OpKind::Answer { call, .. } => (call, |wake| matches!(wake, Wake::Answer { .. })),
             OpKind::Wake { call } => {
-                (call, |wake| matches!(wake, Wake::Agent(_) | Wake::Job(_) | Wake::At(_)))
+                (call, |wake| matches!(wake, Wake::Agent { .. } | Wake::Job(_) | Wake::At(_)))
             }
             OpKind::Prompt(_)
             | OpKind::Steer(_)
             | OpKind::Queue(_)
             | OpKind::FollowUp(_)
-            | OpKind::Cancel(_) => return Ok(()),
+            | OpKind::Cancel { .. } => return Ok(()),
         };
         match self.conversation.open_call(call).map(|call| &call.state) {
             Some(CallState::Waiting(wake)) if fits(wake) => Ok(()),

@@ -61,13 +61,13 @@ impl Turn {
                     let left = Duration::try_from(at.duration_since(now)).unwrap_or_default();
                     Some(tokio::time::sleep(left).map(|()| call).boxed())
                 }
-                Wake::Agent(agent) => {
+                Wake::Agent { agent, prompt } => {
                     let state = self.session.watch(agent);
                     Some(
                         async move {
                             // An agent that does not live here is found again by the tool.
                             if let Some(mut state) = state {
-                                let _ = state.wait_for(|state| state.run.is_none()).await;
+                                let _ = state.wait_for(|state| state.has_finished(prompt)).await;
                             }
                             call
                         }

@@ -46,7 +46,7 @@ fn allow() -> Verdict {
 fn asks(_: &str, decision: Option<&Decision>) -> Verdict {
     match decision {
         None => Verdict::Wait { question: "may I?".to_owned() },
-        Some(Decision::Allow) => allow(),
+        Some(Decision::Allow {}) => allow(),
         Some(Decision::Deny { reason }) => Verdict::Deny { reason: reason.clone() },
     }
 }
@@ -130,11 +130,11 @@ async fn what_was_allowed_runs_and_the_first_decision_counts() {
     let wake = Wake::Decision { question: "may I?".to_owned() };
     assert_eq!(handle.state().waiting_calls, [("call_1".into(), wake)]);
     let denies = Decision::Deny { reason: "no".to_owned() };
-    let nobody = handle.decide("call_9".into(), Decision::Allow).await;
+    let nobody = handle.decide("call_9".into(), Decision::Allow {}).await;
     assert!(matches!(nobody, Err(AgentError::NotWaiting(_))), "{nobody:?}");
     let wrong = handle.answer("call_1".into(), "yes".to_owned()).await;
     assert!(matches!(wrong, Err(AgentError::NotWaiting(_))), "{wrong:?}");
-    let first = handle.decide("call_1".into(), Decision::Allow).await;
+    let first = handle.decide("call_1".into(), Decision::Allow {}).await;
     let second = handle.decide("call_1".into(), denies).await;
     assert!(first.is_ok());
     assert!(second.is_err(), "{second:?}");
@@ -185,8 +185,8 @@ async fn a_call_that_waits_does_not_hold_up_others() {
     let run = handle.prompt("go");
     until_waiting(&handle).await;
     assert_eq!(handle.state().pending_calls, ["call_1".into(), "call_3".into()]);
-    handle.decide("call_3".into(), Decision::Allow).await.unwrap();
-    handle.decide("call_1".into(), Decision::Allow).await.unwrap();
+    handle.decide("call_3".into(), Decision::Allow {}).await.unwrap();
+    handle.decide("call_1".into(), Decision::Allow {}).await.unwrap();
     let told = hear(run).await;
     assert_eq!(
         told.ends(),
@@ -200,7 +200,7 @@ async fn a_decision_from_elsewhere_counts() {
     let handle = stage.start();
     let run = handle.prompt("go");
     until_waiting(&handle).await;
-    let kind = OpKind::Decide { call: "call_1".into(), decision: Decision::Allow };
+    let kind = OpKind::Decide { call: "call_1".into(), decision: Decision::Allow {} };
     let op = Op { id: OpId::new(&SystemSource), to: None, at: SystemSource.now(), kind };
     stage.agent.store.inbox(handle.session_id()).post(op).await.unwrap();
     assert_eq!(hear(run).await.ends(), ["tool_end(call_1, ok)"]);
@@ -254,7 +254,7 @@ async fn what_is_queued_while_a_call_waits_comes_after_its_result() {
     let run = handle.prompt("go");
     until_waiting(&handle).await;
     handle.queue("also").await.unwrap();
-    handle.decide("call_1".into(), Decision::Allow).await.unwrap();
+    handle.decide("call_1".into(), Decision::Allow {}).await.unwrap();
     hear(run).await;
     assert_eq!(
         conversation(&handle)[2..],
@@ -284,7 +284,7 @@ async fn a_question_is_answered_and_the_tool_runs_again() {
     let handle = stage.start();
     let run = handle.prompt("go");
     until_waiting(&handle).await;
-    let decided = handle.decide("call_1".into(), Decision::Allow).await;
+    let decided = handle.decide("call_1".into(), Decision::Allow {}).await;
     assert!(matches!(decided, Err(AgentError::NotWaiting(_))), "{decided:?}");
     handle.answer("call_1".into(), "green".to_owned()).await.unwrap();
     let told = hear(run).await;
@@ -427,7 +427,10 @@ async fn a_tool_that_waits_for_a_sub_agent_finds_it_again() {
             let mut run = child.prompt("do it");
             run.id().await.unwrap();
             if cx.wake.is_none() {
-                return Ok(ToolOutput::Waiting(Wake::Agent(child.agent_id())));
+                return Ok(ToolOutput::Waiting(Wake::Agent {
+                    agent: child.agent_id(),
+                    prompt: None,
+                }));
             }
             Ok(run.await.unwrap().text().into())
         }
@@ -455,7 +458,7 @@ async fn a_canceled_wait_ends_the_sub_agents_it_waited_for() {
         async move {
             let child = cx.children.create(child).await.unwrap();
             child.prompt("do it").id().await.unwrap();
-            Ok(ToolOutput::Waiting(Wake::Agent(child.agent_id())))
+            Ok(ToolOutput::Waiting(Wake::Agent { agent: child.agent_id(), prompt: None }))
         }
     }));
     let handle = stage.start();

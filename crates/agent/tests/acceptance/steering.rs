@@ -352,10 +352,10 @@ async fn a_cancel_from_elsewhere_ends_the_run() {
     let run = handle.prompt("go");
     gate.reached().await;
     let inbox = stage.agent.store.inbox(handle.session_id());
-    inbox.post(op(OpKind::Cancel(CancelReason::Timeout))).await.unwrap();
+    inbox.post(op(OpKind::Cancel { reason: CancelReason::Timeout, run: None })).await.unwrap();
     assert_eq!(hear(run).await.ending(), Ending::Canceled(CancelReason::Timeout));
     // On an idle agent there is nothing to cancel, and nothing is kept for later.
-    inbox.post(op(OpKind::Cancel(CancelReason::User))).await.unwrap();
+    inbox.post(op(OpKind::Cancel { reason: CancelReason::User, run: None })).await.unwrap();
     stage.model.push(Reply::text("fine"));
     assert_eq!(hear(handle.prompt("go")).await.text(), "fine");
 }

@@ -124,7 +124,7 @@ impl World {
                 Wake::Decision { question } => {
                     let decision = match question.contains("deny") {
                         true => Decision::Deny { reason: "no".to_owned() },
-                        false => Decision::Allow,
+                        false => Decision::Allow {},
                     };
                     self.post(&name, to, OpKind::Decide { call, decision });
                 }
@@ -134,7 +134,7 @@ impl World {
                 Wake::Job(_) => {
                     self.post(&name, to, OpKind::Wake { call });
                 }
-                Wake::Agent(_) | Wake::At(_) => {}
+                Wake::Agent { .. } | Wake::At(_) => {}
             }
         }
     }

@@ -96,7 +96,7 @@ pub(crate) fn tools(world: &Arc<World>) -> Toolbox {
         let kind = match args.text.as_str() {
             "steer" => OpKind::Steer(input.into()),
             "queue" => OpKind::Queue(input.into()),
-            "cancel" => OpKind::Cancel(bowline_agent::op::CancelReason::User),
+            "cancel" => OpKind::Cancel { reason: bowline_agent::op::CancelReason::User, run: None },
             _ => OpKind::FollowUp(input.into()),
         };
         world.post(&args.text, None, kind);
@@ -177,7 +177,7 @@ pub(crate) fn delegating(world: &Arc<World>) -> Toolbox {
         let mut run = child.prompt("one");
         run.id().await.unwrap();
         if child.state().run.is_some() {
-            return Ok(ToolOutput::Waiting(Wake::Agent(child.agent_id())));
+            return Ok(ToolOutput::Waiting(Wake::Agent { agent: child.agent_id(), prompt: None }));
         }
         Ok(run.await.unwrap().text().into())
     });
