@@ -18,6 +18,7 @@
 
 #![deny(missing_docs)]
 
+mod ask;
 mod bash;
 mod edit;
 mod environment;
@@ -25,7 +26,9 @@ mod excerpt;
 mod files;
 mod job;
 mod lines;
+mod message;
 mod patch;
+mod plan;
 pub mod process;
 mod read;
 mod search;
@@ -34,11 +37,14 @@ mod toolbox;
 mod workspace;
 mod write;
 
+pub use ask::{AskUser, AskUserInput};
 pub use bash::{Bash, BashInput};
 pub use edit::{Edit, EditInput};
 pub use environment::Environment;
 pub use job::{Job, JobInput, Jobs};
+pub use message::{Message, MessageInput};
 pub use patch::{ApplyPatch, ApplyPatchInput};
+pub use plan::{UpdatePlan, UpdatePlanInput};
 pub use process::helper;
 pub use read::{Read, ReadInput};
 pub use search::{Glob, GlobInput, Grep, GrepInput, List, ListInput};
