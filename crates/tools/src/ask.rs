@@ -14,6 +14,7 @@ pub struct AskUser;
 
 /// Asks the user what you cannot find out yourself, and waits for the answer.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::shorten)]
 pub struct AskUserInput {
     question: String,
     /// Answers to choose from.

@@ -65,6 +65,7 @@ impl FetchConfig {
 
 /// Reads a web page or file by HTTP GET. HTML becomes text with links.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::shorten)]
 pub struct FetchInput {
     url: String,
     /// raw: HTML as it is.

@@ -18,6 +18,7 @@ pub struct Message;
 
 /// Sends the user a message. They see nothing else of what you write.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::shorten)]
 pub struct MessageInput {
     text: String,
 }

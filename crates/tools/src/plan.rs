@@ -11,6 +11,7 @@ pub struct UpdatePlan;
 
 /// Shows the user your plan for work of several steps. Send all steps each time.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::shorten)]
 pub struct UpdatePlanInput {
     steps: Vec<Step>,
 }
