@@ -47,6 +47,7 @@ pub struct Bash {
 
 /// Runs a bash command in the working directory. One that takes too long goes on as a job.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::shorten)]
 pub struct BashInput {
     command: String,
     /// Seconds until it is killed.

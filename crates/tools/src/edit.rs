@@ -21,6 +21,7 @@ pub struct Edit {
 
 /// Replaces a piece of a file that has been read. old_string must occur exactly once.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::shorten)]
 pub struct EditInput {
     #[serde(alias = "file_path")]
     path: String,

@@ -26,6 +26,7 @@ pub struct Job {
 
 /// Follows commands that bash left running. output shows what is new.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::shorten)]
 pub struct JobInput {
     action: JobAction,
     id: Option<String>,

@@ -1,7 +1,7 @@
-//! What touches the machine: the tools with which an agent runs commands and reads, changes and
-//! finds files.
+//! What touches the machine and the world around it: the tools with which an agent runs commands,
+//! reads, changes and finds files, reads the web, and speaks to a person.
 //!
-//! [`toolbox`] makes all of them for a [`Workspace`]. A program that does not only try things out
+//! [`toolbox`] makes them for a [`Workspace`], all but [`Message`], which not every agent needs. A program that does not only try things out
 //! calls [`helper`] first thing in its `main`: commands are then started by a helper process, which
 //! ends them with all they have started, whatever happens to the program (see [`process`]).
 //!
@@ -12,33 +12,43 @@
 //! In reading order: `workspace`, `environment`; [`process`] (the helper and its commands), `bash`,
 //! `job`, `excerpt` (long outputs); `files` (what an agent knows of them, and safe writing), `text`
 //! and `lines` (line ends, forgiving comparison), `read`, `write`, `edit`, `patch`; `search`
-//! (`list`, `glob`, `grep`); `toolbox`.
+//! (`list`, `glob`, `grep`); `fetch`; `plan`, `ask` and `message` (what a person sees); `schema` and
+//! `toolbox`.
 //!
 //! `examples/commands.rs` runs a command as an agent would.
 
 #![deny(missing_docs)]
 
+mod ask;
 mod bash;
 mod edit;
 mod environment;
 mod excerpt;
+mod fetch;
 mod files;
 mod job;
 mod lines;
+mod message;
 mod patch;
+mod plan;
 pub mod process;
 mod read;
+mod schema;
 mod search;
 mod text;
 mod toolbox;
 mod workspace;
 mod write;
 
+pub use ask::{AskUser, AskUserInput};
 pub use bash::{Bash, BashInput};
 pub use edit::{Edit, EditInput};
 pub use environment::Environment;
+pub use fetch::{Fetch, FetchConfig, FetchInput};
 pub use job::{Job, JobInput, Jobs};
+pub use message::{Message, MessageInput};
 pub use patch::{ApplyPatch, ApplyPatchInput};
+pub use plan::{UpdatePlan, UpdatePlanInput};
 pub use process::helper;
 pub use read::{Read, ReadInput};
 pub use search::{Glob, GlobInput, Grep, GrepInput, List, ListInput};

@@ -23,6 +23,7 @@ pub struct ApplyPatch {
 /// with +, *** Delete File: PATH, or *** Update File: PATH (then *** Move to: PATH to rename) and
 /// chunks of @@ [line above], then context lines after a space and lines with - or +; *** End Patch.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::shorten)]
 pub struct ApplyPatchInput {
     #[serde(alias = "input")]
     patch: String,

@@ -24,6 +24,7 @@ pub struct Read {
 
 /// Reads a text file or an image.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::shorten)]
 pub struct ReadInput {
     #[serde(alias = "file_path")]
     path: String,

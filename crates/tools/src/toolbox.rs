@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use bowline_agent::tool::{Toolbox, ToolboxError};
 
+use crate::ask::AskUser;
 use crate::bash::Bash;
 use crate::edit::Edit;
+use crate::fetch::{Fetch, FetchConfig};
 use crate::job::{Job, Jobs};
 use crate::patch::ApplyPatch;
+use crate::plan::UpdatePlan;
 use crate::read::Read;
 use crate::search::{Glob, Grep, List};
 use crate::workspace::Workspace;
@@ -23,7 +26,7 @@ pub enum Editing {
     Patch,
 }
 
-/// Makes the tools that touch the machine.
+/// Makes the tools of a workspace. [`Fetch`] uses the proxies that commands see.
 ///
 /// The agents of a session may share them: what is kept is kept by agent.
 ///
@@ -43,7 +46,10 @@ pub fn toolbox(workspace: &Workspace, editing: Editing) -> Result<Toolbox, Toolb
         .with(Glob::new(workspace.clone()))?
         .with(Grep::new(workspace.clone()))?
         .with(Bash::new(workspace.clone(), Arc::clone(&jobs)))?
-        .with(Job::new(jobs))
+        .with(Job::new(jobs))?
+        .with(Fetch::new(FetchConfig::with_proxies_of(&workspace.environment)))?
+        .with(UpdatePlan)?
+        .with(AskUser)
 }
 
 #[cfg(test)]
@@ -51,27 +57,42 @@ mod tests {
     use super::*;
     use crate::environment::Environment;
 
-    #[test]
-    fn the_tool_block_is_small() {
-        let workspace = Workspace {
+    fn workspace() -> Workspace {
+        Workspace {
             cwd: "/work".into(),
             environment: Environment::default(),
             processes: Arc::default(),
             scratch: "/tmp".into(),
-        };
-        let size = |editing| {
-            let toolbox = toolbox(&workspace, editing).unwrap();
-            let block = toolbox.block();
+        }
+    }
+
+    #[test]
+    fn the_tool_block_is_small() {
+        let workspace = workspace();
+        for editing in [Editing::Replace, Editing::Patch] {
+            let block = toolbox(&workspace, editing).unwrap().block();
             let sizes = block.specs().iter().map(|spec| {
                 let function = serde_json::json!({ "type": "function", "function": {
                     "name": spec.name, "description": spec.description, "parameters": spec.schema,
                 }});
                 println!("{} {function}", function.to_string().len());
-                function.to_string().len() + 1
+                (spec.name.as_str(), function.to_string().len() + 1)
             });
-            sizes.sum::<usize>()
-        };
-        let sizes = [Editing::Replace, Editing::Patch].map(size);
-        assert!(sizes.iter().all(|size| *size <= 4500), "{sizes:?}");
+            let sizes: Vec<(&str, usize)> = sizes.collect();
+            let names: Vec<&str> = sizes.iter().map(|(name, _)| *name).collect();
+            assert_eq!(names[6..], ["bash", "job", "fetch", "update_plan", "ask_user"]);
+            let sum = |sizes: &[(&str, usize)]| sizes.iter().map(|(_, size)| size).sum::<usize>();
+            assert!(sum(&sizes[..8]) <= 4500, "{sizes:?}");
+            assert!(sum(&sizes) <= 6000, "{sizes:?}");
+        }
+    }
+
+    #[test]
+    fn schemas_say_nothing_twice() {
+        let block = toolbox(&workspace(), Editing::Replace).unwrap().block();
+        for spec in block.specs() {
+            let schema = spec.schema.as_str();
+            assert!(!schema.contains("null") && !schema.contains("minimum"), "{schema}");
+        }
     }
 }

@@ -16,6 +16,7 @@ pub struct Write {
 
 /// Writes a whole file and makes its folders. An existing file must have been read first.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::shorten)]
 pub struct WriteInput {
     #[serde(alias = "file_path")]
     path: String,

@@ -24,6 +24,7 @@ pub struct Glob {
 
 /// Finds files by name pattern (src/**/*.rs, *.{ts,tsx}), newest first; ignored ones are left out.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::shorten)]
 pub struct GlobInput {
     pattern: String,
     /// Folder to search.

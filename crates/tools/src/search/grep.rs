@@ -30,6 +30,7 @@ pub struct Grep {
 
 /// Searches file contents with a regex; ignored, hidden and binary files are left out.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::shorten)]
 pub struct GrepInput {
     pattern: String,
     /// File or folder.

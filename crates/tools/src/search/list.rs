@@ -19,6 +19,7 @@ pub struct List {
 
 /// Lists a folder as a tree, without ignored and hidden files.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::shorten)]
 pub struct ListInput {
     path: Option<String>,
     /// Default 2.
