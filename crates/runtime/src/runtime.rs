@@ -8,10 +8,11 @@ use jiff::Zoned;
 use bowline_agent::id::SystemSource;
 use bowline_agent::journal::Store;
 use bowline_agent::limits::Limits;
+use bowline_agent::tool::{Scope, Tool as _, Toolbox, ToolboxError};
 use bowline_agent::{Agent, Memory, Redaction};
 use bowline_store::{Durability, Files};
 use bowline_tools::process::{Helper, Processes};
-use bowline_tools::{Editing, Workspace};
+use bowline_tools::{AskUser, Editing, Workspace};
 
 use crate::config::{self, Config, Loaded, Mode, Said};
 use crate::environment::{Environment, Folders};
@@ -156,7 +157,7 @@ impl Runtime {
             instructions: prompt::SYSTEM.into(),
             context: prompt::context(cwd, &Zoned::now(), &choice.instructions),
             effort: name.effort,
-            tools: bowline_tools::toolbox(&self.workspace(), editing(&name.model))?,
+            tools: self.tools(&name.model, choice.attended)?,
             limits: choice.limits.clone(),
             gate: Arc::new(ModeGate(self.mode(choice.attended))),
             redaction: Redaction::new(provider::secrets(&self.config, &self.environment)),
@@ -171,6 +172,16 @@ impl Runtime {
     /// Ends all commands and what they have left in the background; returns when nothing is left.
     pub async fn close(&self) {
         self.processes.close().await;
+    }
+
+    /// Makes the tools; nobody is asked who is not there.
+    fn tools(&self, model: &str, attended: bool) -> Result<Toolbox, ToolboxError> {
+        let tools = bowline_tools::toolbox(&self.workspace(), editing(model))?;
+        if attended {
+            return Ok(tools);
+        }
+        let names: Vec<&str> = tools.names().filter(|name| *name != AskUser::NAME).collect();
+        tools.scope(Scope::Names(&names))
     }
 
     fn workspace(&self) -> Workspace {
