@@ -35,11 +35,13 @@ pub(crate) struct FileInbox {
     seen: Arc<Mutex<Option<Sight>>>,
 }
 
-/// Tells one state of an inbox from the next: it only grows, or becomes another file.
+/// Tells one state of an inbox from the next. It grows, or becomes another file; the time tells of
+/// a torn line that a whole one of its length replaced, and of what is done by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sight {
     inode: u64,
     length: u64,
+    modified: (i64, i64),
 }
 
 impl FileInbox {
@@ -207,7 +209,8 @@ fn forget(
     let file = write_whole(&path, &left, durability)?;
     let metadata = file.metadata().map_err(failed("look at", &path))?;
     // Whoever finds the new file may post to it at once: that is not what we left.
-    Ok(Some((before, Some(Sight { inode: metadata.ino(), length: left.len() as u64 }))))
+    let after = Sight { length: left.len() as u64, ..sight(&metadata) };
+    Ok(Some((before, Some(after))))
 }
 
 fn read(mut file: &File) -> io::Result<(Vec<u8>, Sight)> {
@@ -215,12 +218,13 @@ fn read(mut file: &File) -> io::Result<(Vec<u8>, Sight)> {
     let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
     file.read_to_end(&mut bytes)?;
     // It may have grown since we asked.
-    let sight = Sight { inode: metadata.ino(), length: bytes.len() as u64 };
+    let sight = Sight { length: bytes.len() as u64, ..sight(&metadata) };
     Ok((bytes, sight))
 }
 
 fn sight(metadata: &fs::Metadata) -> Sight {
-    Sight { inode: metadata.ino(), length: metadata.len() }
+    let modified = (metadata.mtime(), metadata.mtime_nsec());
+    Sight { inode: metadata.ino(), length: metadata.len(), modified }
 }
 
 /// Leaves out a last line without its newline.

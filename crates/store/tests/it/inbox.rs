@@ -141,6 +141,26 @@ async fn an_inbox_that_looks_like_one_that_is_gone_is_news() {
     assert_eq!(inbox.take().await.unwrap(), ops[2..]);
 }
 
+#[tokio::test]
+async fn a_post_as_long_as_the_torn_one_that_it_replaces_is_news() {
+    let (fixture, _) = Fixture::with(&[1]).await;
+    let log = fixture.open().await.unwrap();
+    let inbox = log.inbox();
+    let path = fixture.log().with_extension("inbox.jsonl");
+    let (long, short) = (prompt("a long one"), prompt("short"));
+    let length = lines(std::slice::from_ref(&short)).len();
+    fs::write(&path, &lines(&[long])[..length]).unwrap();
+    // Long ago, since some systems tell the time in steps.
+    let torn = fs::File::options().write(true).open(&path).unwrap();
+    torn.set_modified(std::time::UNIX_EPOCH).unwrap();
+    assert_eq!(inbox.take().await.unwrap(), []);
+    assert!(!is_changed(&*inbox).await);
+    fixture.files.inbox(fixture.id).post(short.clone()).await.unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), length as u64);
+    assert!(is_changed(&*inbox).await);
+    assert_eq!(inbox.take().await.unwrap(), [short]);
+}
+
 /// Tells whether it returns without having to wait.
 async fn is_changed(inbox: &dyn Inbox) -> bool {
     tokio::select! {
