@@ -1,7 +1,7 @@
 //! Large bodies, each in a file named by its hash.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -96,7 +96,7 @@ pub(crate) fn copy(from: &Place, to: &Place, hash: &str) -> Result<(), JournalEr
     if fs::hard_link(from.blobs().join(hash), &path).is_ok() {
         return Ok(());
     }
-    write_whole(&path, &body, Durability::Power)
+    write_whole(&path, &body, Durability::Power).map(drop)
 }
 
 /// Lists the hashes of the large bodies that an entry refers to.
@@ -148,12 +148,13 @@ fn hash_of(body: &[u8]) -> String {
     hex(&Sha256::digest(body).into()).into_iter().map(char::from).collect()
 }
 
-/// Writes a file that is there whole or not at all, after a loss of power too if that is asked for.
+/// Writes a file that is there whole or not at all, after a loss of power too if that is asked for,
+/// and returns it.
 pub(crate) fn write_whole(
     path: &Path,
     content: &[u8],
     durability: Durability,
-) -> Result<(), JournalError> {
+) -> Result<File, JournalError> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let draft: PathBuf = path.with_extension(format!("{}-{number}.new", std::process::id()));
@@ -166,9 +167,10 @@ pub(crate) fn write_whole(
             Durability::Process => {}
             Durability::Power => file.sync_all()?,
         }
-        fs::rename(&draft, path)
+        fs::rename(&draft, path)?;
+        Ok(file)
     };
-    write().map_err(|error| {
+    write().map_err(|error: io::Error| {
         // It may not even be there.
         let _ = fs::remove_file(&draft);
         failed("write", path)(error)

@@ -31,15 +31,17 @@ pub(crate) struct FileInbox {
     id: SessionId,
     /// Known once the session was seen.
     place: OnceLock<Place>,
-    /// What the file was when `take` read it last.
+    /// What the file was when `take` read it last; nothing if that file is gone.
     seen: Arc<Mutex<Option<Sight>>>,
 }
 
-/// Tells one state of an inbox from the next: it only grows, or becomes another file.
+/// Tells one state of an inbox from the next. It grows, or becomes another file; the time tells of
+/// a torn line that a whole one of its length replaced, and of what is done by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sight {
     inode: u64,
     length: u64,
+    modified: (i64, i64),
 }
 
 impl FileInbox {
@@ -108,12 +110,11 @@ impl Inbox for FileInbox {
         let (place, ops, seen) = (place.clone(), ops.to_vec(), Arc::clone(&self.seen));
         let durability = self.root.durability;
         blocking(move || {
-            // What we did ourselves is no news; what was posted since `take` still is.
+            // What we did ourselves is no news; what was posted since `take` still is. The file that
+            // was seen is gone either way, and another one may come to look like it.
             let Some((before, after)) = forget(&place, &ops, durability)? else { return Ok(()) };
             let mut seen = lock(&seen);
-            if *seen == Some(before) {
-                *seen = after;
-            }
+            *seen = if *seen == Some(before) { after } else { None };
             Ok(())
         })
         .await
@@ -205,20 +206,25 @@ fn forget(
         fs::remove_file(&path).map_err(failed("remove", &path))?;
         return Ok(Some((before, None)));
     }
-    write_whole(&path, &left, durability)?;
-    let after = fs::metadata(&path).map_err(failed("look at", &path))?;
-    Ok(Some((before, Some(sight(&after)))))
+    let file = write_whole(&path, &left, durability)?;
+    let metadata = file.metadata().map_err(failed("look at", &path))?;
+    // Whoever finds the new file may post to it at once: that is not what we left.
+    let after = Sight { length: left.len() as u64, ..sight(&metadata) };
+    Ok(Some((before, Some(after))))
 }
 
 fn read(mut file: &File) -> io::Result<(Vec<u8>, Sight)> {
     let metadata = file.metadata()?;
     let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
     file.read_to_end(&mut bytes)?;
-    Ok((bytes, sight(&metadata)))
+    // It may have grown since we asked.
+    let sight = Sight { length: bytes.len() as u64, ..sight(&metadata) };
+    Ok((bytes, sight))
 }
 
 fn sight(metadata: &fs::Metadata) -> Sight {
-    Sight { inode: metadata.ino(), length: metadata.len() }
+    let modified = (metadata.mtime(), metadata.mtime_nsec());
+    Sight { inode: metadata.ino(), length: metadata.len(), modified }
 }
 
 /// Leaves out a last line without its newline.

@@ -102,6 +102,65 @@ async fn the_owner_is_not_woken_by_what_it_does_itself() {
     assert!(is_changed(&*inbox).await, "until it is taken");
 }
 
+#[tokio::test]
+async fn what_is_posted_while_the_owner_forgets_is_news() {
+    let (fixture, _) = Fixture::with(&[1]).await;
+    let log = fixture.open().await.unwrap();
+    let inbox = log.inbox();
+    let poster = fixture.files.inbox(fixture.id);
+    for _ in 0..500 {
+        let ops: Vec<Op> = ["a", "b", "c"].map(prompt).into();
+        poster.post(ops[0].clone()).await.unwrap();
+        poster.post(ops[1].clone()).await.unwrap();
+        assert_eq!(inbox.take().await.unwrap(), ops[..2]);
+        // One is left, so the inbox is shortened and not removed.
+        let first = [ops[0].id];
+        let (forgot, posted) = tokio::join!(inbox.forget(&first), poster.post(ops[2].clone()));
+        forgot.and(posted).unwrap();
+        assert!(is_changed(&*inbox).await);
+        assert_eq!(inbox.take().await.unwrap(), ops[1..]);
+        inbox.forget(&[ops[1].id, ops[2].id]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_inbox_that_looks_like_one_that_is_gone_is_news() {
+    let (fixture, _) = Fixture::with(&[1]).await;
+    let log = fixture.open().await.unwrap();
+    let inbox = log.inbox();
+    let poster = fixture.files.inbox(fixture.id);
+    let ops: Vec<Op> = ["a", "b", "c"].map(prompt).into();
+    poster.post(ops[0].clone()).await.unwrap();
+    assert_eq!(inbox.take().await.unwrap(), ops[..1]);
+    poster.post(ops[1].clone()).await.unwrap();
+    inbox.forget(&[ops[0].id, ops[1].id]).await.unwrap();
+    assert!(!is_changed(&*inbox).await, "nothing is left");
+    // It is as long as the one that was taken, and may get its inode.
+    poster.post(ops[2].clone()).await.unwrap();
+    assert!(is_changed(&*inbox).await);
+    assert_eq!(inbox.take().await.unwrap(), ops[2..]);
+}
+
+#[tokio::test]
+async fn a_post_as_long_as_the_torn_one_that_it_replaces_is_news() {
+    let (fixture, _) = Fixture::with(&[1]).await;
+    let log = fixture.open().await.unwrap();
+    let inbox = log.inbox();
+    let path = fixture.log().with_extension("inbox.jsonl");
+    let (long, short) = (prompt("a long one"), prompt("short"));
+    let length = lines(std::slice::from_ref(&short)).len();
+    fs::write(&path, &lines(&[long])[..length]).unwrap();
+    // Long ago, since some systems tell the time in steps.
+    let torn = fs::File::options().write(true).open(&path).unwrap();
+    torn.set_modified(std::time::UNIX_EPOCH).unwrap();
+    assert_eq!(inbox.take().await.unwrap(), []);
+    assert!(!is_changed(&*inbox).await);
+    fixture.files.inbox(fixture.id).post(short.clone()).await.unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), length as u64);
+    assert!(is_changed(&*inbox).await);
+    assert_eq!(inbox.take().await.unwrap(), [short]);
+}
+
 /// Tells whether it returns without having to wait.
 async fn is_changed(inbox: &dyn Inbox) -> bool {
     tokio::select! {
