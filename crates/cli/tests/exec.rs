@@ -184,7 +184,7 @@ fn a_relative_directory_can_be_named() {
     assert_eq!(code, 0);
     let result = provider.requests().pop().unwrap();
     let result = messages(&result).last().unwrap()["content"].as_str().unwrap().to_owned();
-    assert!(result.trim_end().ends_with("/work/inner"), "{result}");
+    assert!(result.trim_end().ends_with("/inner"), "{result}");
 }
 
 #[test]

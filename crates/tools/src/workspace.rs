@@ -105,16 +105,16 @@ mod tests {
         let mut environment = Environment::default();
         environment.set("HOME", "/home/me");
         let workspace = Workspace {
-            cwd: "/work/here".into(),
+            cwd: "/project/here".into(),
             environment,
             processes: Arc::default(),
             scratch: "/tmp/x".into(),
         };
-        assert_eq!(workspace.resolve("a/./b/../c"), Path::new("/work/here/a/c"));
+        assert_eq!(workspace.resolve("a/./b/../c"), Path::new("/project/here/a/c"));
         assert_eq!(workspace.resolve("../../../../etc"), Path::new("/etc"));
         assert_eq!(workspace.resolve("~/x"), Path::new("/home/me/x"));
-        assert_eq!(workspace.resolve(""), Path::new("/work/here"));
-        assert_eq!(workspace.shown(Path::new("/work/here/a")).to_string(), "a");
-        assert_eq!(workspace.shown(Path::new("/work/here")).to_string(), "/work/here");
+        assert_eq!(workspace.resolve(""), Path::new("/project/here"));
+        assert_eq!(workspace.shown(Path::new("/project/here/a")).to_string(), "a");
+        assert_eq!(workspace.shown(Path::new("/project/here")).to_string(), "/project/here");
     }
 }
