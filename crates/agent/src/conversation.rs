@@ -84,6 +84,8 @@ pub struct Call {
     pub started: bool,
     /// The arguments it runs with, if the gate rewrote them.
     pub rewritten: Option<String>,
+    /// Whether the reply was cut at its greatest length before the arguments were complete.
+    pub is_cut: bool,
     /// What woke it last, while it is in flight again: after a crash its tool gets that anew.
     pub waked: Option<Waked>,
     /// Whether what it may come to wait for has happened already.

@@ -182,3 +182,21 @@ fn a_known_kind_that_cannot_be_read_is_kept_and_critical() {
     assert!(matches!(newer.kind, EntryKind::Unknown { .. }) && !newer.critical);
     assert_eq!(serde_json::to_string(&newer).unwrap(), text);
 }
+
+#[tokio::test]
+async fn a_call_that_was_cut_at_the_output_limit_is_not_run() {
+    // The last one has no arguments yet, which otherwise would be an empty object.
+    let cut = Reply::call("work", "{}").and_call("work", "").with_stop(StopReason::MaxTokens);
+    let model = ScriptedModel::new([cut, Reply::text("again")]);
+    let store = Memory::default();
+    let handle = agent(&model, &store).start();
+    assert!(handle.prompt("go").await.unwrap().is_done());
+    let entries = entries(&store, &handle).await;
+    let ended = entries.iter().filter_map(|(_, entry)| match &entry.kind {
+        EntryKind::CallEnded(ended) => Some((ended.call.as_str(), ended.status)),
+        _ => None,
+    });
+    let ended: std::collections::BTreeMap<_, _> = ended.collect();
+    let statuses: Vec<_> = ended.into_values().collect();
+    assert_eq!(statuses, [CallStatus::Ok, CallStatus::Error]);
+}

@@ -375,6 +375,10 @@ impl Context {
         self.batch = said.message.tool_calls().map(Call::from).collect();
         self.calls.extend(said.message.tool_calls().map(|call| call.id.clone()));
         let cut = said.stop == StopReason::MaxTokens;
+        if let (true, Some(last)) = (cut, self.batch.last_mut()) {
+            let arguments = serde_json::from_str::<serde::de::IgnoredAny>(&last.call.arguments);
+            last.is_cut = arguments.is_err();
+        }
         if let (false, Some(run)) = (cut, &mut self.run) {
             run.continued = 0;
         }
@@ -495,6 +499,7 @@ impl From<&bowline_llm::ToolCall> for Call {
             state: CallState::New,
             started: false,
             rewritten: None,
+            is_cut: false,
             waked: None,
             early: false,
         }

@@ -81,6 +81,10 @@ impl Round {
         let mut ahead: Vec<Access> = Vec::new();
         for (call, kept) in std::mem::take(&mut self.calls) {
             let id = call.id().clone();
+            if call.is_cut {
+                admitted.kinds.push(ended(id, CallStatus::Error, result::CUT));
+                continue;
+            }
             let known = kept.map_or_else(
                 || {
                     self.reviewer

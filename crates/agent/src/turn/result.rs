@@ -10,6 +10,10 @@ use crate::entry::CallStatus;
 pub(super) const INTERRUPTED: &str = "interrupted: the process that ran this call died, and its \
      outcome is unknown. Check what it did before you repeat it.";
 
+/// A call whose arguments the model could not finish.
+pub(super) const CUT: &str = "not run: the reply was cut at the output limit before the arguments \
+     of this call were complete. Call again with less in it.";
+
 /// Returns what is said of a call of a tool there is not.
 pub(super) fn unknown_tool<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let mut known: Vec<&str> = known.collect();
