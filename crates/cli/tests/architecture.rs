@@ -23,7 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const ABSENT: &[(&str, &[&str])] = &[
     ("bowline-agent", &["reqwest", "rustix", "sqlx", "clap", "toml"]),
     ("bowline-llm", &["rustix", "sqlx", "clap", "toml"]),
-    ("bowline-tools", &["reqwest", "sqlx", "clap", "toml"]),
+    ("bowline-tools", &["sqlx", "clap", "toml"]),
     ("bowline-store", &["reqwest", "clap", "toml"]),
     ("bowline-runtime", &["clap"]),
 ];
