@@ -9,7 +9,7 @@ use crate::agent::{Agent, Fork};
 use crate::entry::{CallEnded, CallStatus, Entry, EntryKind, Origin};
 use crate::error::AgentError;
 use crate::id::{AgentId, EntryId, SessionId};
-use crate::journal::{Blobs, Pos};
+use crate::journal::{Blobs, JournalError, Pos};
 
 /// The entries with which a forked log begins.
 pub(crate) struct Copy {
@@ -24,7 +24,7 @@ pub(crate) struct Copy {
 pub(crate) fn copy_session(agent: &Agent, fork: &Fork, to: SessionId) -> Result<Copy, AgentError> {
     let root = fork.session.root();
     let own: Vec<_> = fork.entries.iter().filter(|(_, entry)| entry.agent == root).collect();
-    let (kinds, entry) = copy(own.iter().map(|(_, entry)| entry), fork.at)?;
+    let (kinds, entry) = copy(fork.session, own.iter().map(|(_, entry)| entry), fork.at)?;
     let pos = fork.entries.last().map(|(pos, _)| *pos).unwrap_or_default();
     let bodies = kinds.iter().flat_map(bodies).collect();
     let origin = Origin {
@@ -46,7 +46,7 @@ pub(crate) fn copy_agent(
     entries: &[(Pos, Entry)],
     source: Arc<dyn Blobs>,
 ) -> Result<Copy, AgentError> {
-    let (kinds, entry) = copy(entries.iter().map(|(_, entry)| entry), None)?;
+    let (kinds, entry) = copy(session, entries.iter().map(|(_, entry)| entry), None)?;
     let pos = entries.last().map(|(pos, _)| *pos).unwrap_or_default();
     let origin = Origin { session, agent, entry, pos, hash: None, entries: kinds.len() as u64 };
     Ok(Copy { origin, kinds, bodies: HashSet::new(), source })
@@ -54,6 +54,7 @@ pub(crate) fn copy_agent(
 
 /// Copies the path to an entry, or to the head, and ends what is open there.
 fn copy<'a>(
+    session: SessionId,
     entries: impl Iterator<Item = &'a Entry>,
     at: Option<EntryId>,
 ) -> Result<(Vec<EntryKind>, EntryId), AgentError> {
@@ -72,6 +73,11 @@ fn copy<'a>(
     while let Some(id) = next {
         let entry = by_id.get(&id);
         let entry = entry.ok_or_else(|| AgentError::NotFound(format!("entry {id}")))?;
+        // What a later version thought critical, this one cannot copy without losing its meaning.
+        if let (true, EntryKind::Unknown { kind, .. }) = (entry.critical, &entry.kind) {
+            let why = format!("entry {id} is of the unknown kind {kind:?}");
+            return Err(JournalError::ReadOnly { session, why }.into());
+        }
         path.push(&entry.kind);
         next = entry.parent;
     }

@@ -200,3 +200,19 @@ async fn a_call_that_was_cut_at_the_output_limit_is_not_run() {
     let statuses: Vec<_> = ended.into_values().collect();
     assert_eq!(statuses, [CallStatus::Ok, CallStatus::Error]);
 }
+
+#[tokio::test]
+async fn what_a_later_version_thought_critical_is_not_forked() {
+    let model = ScriptedModel::new([Reply::text("a")]);
+    let store = Memory::default();
+    let handle = agent(&model, &store).start();
+    handle.prompt("a").await.unwrap();
+    let mut entries = entries(&store, &handle).await;
+    let last = &mut entries.last_mut().unwrap().1;
+    let data = bowline_llm::RawJson::parse("{}").unwrap();
+    last.kind = EntryKind::Unknown { kind: "compacted".to_owned(), data };
+    last.critical = true;
+    let fork = Fork { session: handle.session_id(), entries, hash: None, at: None };
+    let error = agent(&model, &store).fork(fork).await.unwrap_err();
+    assert!(error.to_string().contains("compacted"), "{error}");
+}
