@@ -16,6 +16,8 @@ use serde::de::DeserializeOwned;
 use bowline_llm::{Part, RawJson, ToolSpec};
 
 use crate::entry::Wake;
+use crate::error::AgentError;
+use crate::run::RunFailure;
 
 pub use access::{Access, PathSet};
 pub(crate) use context::{CallScope, Records, ScopeMessage};
@@ -169,6 +171,20 @@ impl ToolError {
     /// Makes a failure that the model is told about.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::Failed(message.into())
+    }
+}
+
+impl From<AgentError> for ToolError {
+    /// A sub-agent that could not do what it was asked is a failure the model is told about.
+    fn from(error: AgentError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<RunFailure> for ToolError {
+    /// A sub-agent's run without an answer is a failure the model is told about.
+    fn from(failure: RunFailure) -> Self {
+        Self::Failed(failure.to_string())
     }
 }
 

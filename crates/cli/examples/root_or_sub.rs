@@ -5,7 +5,7 @@
 
 mod support;
 
-use bowline::agent::tool::{ToolContext, ToolError, Toolbox, tool_fn};
+use bowline::agent::tool::{ToolContext, Toolbox, tool_fn};
 use bowline::agent::{Agent, AgentCreator, RunFailure};
 use bowline::llm::scripted::Reply;
 
@@ -37,8 +37,7 @@ async fn main() -> support::Result {
     // As a sub-agent, within a tool call of another agent.
     let tool =
         tool_fn("research", "Researches a question.", async |q: Question, cx: ToolContext| {
-            let found = research(&cx.children, &q.question).await;
-            found.map(Into::into).map_err(|error| ToolError::failed(error.to_string()))
+            Ok(research(&cx.children, &q.question).await?.into())
         });
     let agent = Agent { tools: Toolbox::default().with(tool)?, ..root };
     println!("sub:  {}", agent.prompt("What is a sheet bend? Research it.").text().await?);

@@ -56,8 +56,6 @@ async fn ask_colleague(
     let colleague = cx
         .children
         .new_with_default_model("You know everything about knots.", Toolbox::default())
-        .await
-        .map_err(|error| ToolError::failed(error.to_string()))?;
-    let answer = colleague.prompt(input.question).text().await;
-    answer.map(Into::into).map_err(|error| ToolError::failed(error.to_string()))
+        .await?;
+    Ok(colleague.prompt(input.question).text().await?.into())
 }
