@@ -393,6 +393,14 @@ pub struct CallEnded {
     pub fatal: bool,
 }
 
+impl CallEnded {
+    /// Makes the end of a call whose tool was not heard: it did not run, or nobody knows how far.
+    pub(crate) fn unheard(call: CallId, status: CallStatus, why: &str) -> Self {
+        let content = Arc::new([Part::Text(why.to_owned())]);
+        Self { call, status, content, ms: None, full: None, fatal: false }
+    }
+}
+
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

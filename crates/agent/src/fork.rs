@@ -99,15 +99,8 @@ fn copy<'a>(
         kinds.push(kind.clone());
     }
     for call in open {
-        let text = "skipped: this conversation was forked while the call was open";
-        kinds.push(EntryKind::CallEnded(CallEnded {
-            call,
-            status: CallStatus::Skipped,
-            content: Arc::new([Part::Text(text.to_owned())]),
-            ms: None,
-            full: None,
-            fatal: false,
-        }));
+        let why = "skipped: this conversation was forked while the call was open";
+        kinds.push(EntryKind::CallEnded(CallEnded::unheard(call, CallStatus::Skipped, why)));
     }
     Ok((kinds, last))
 }

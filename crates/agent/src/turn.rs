@@ -166,8 +166,7 @@ impl Turn {
     /// Returns what to do next: what ends the run comes before what the orchestrator says.
     fn next_step(&self) -> NextStep {
         let Some(run) = self.conversation.run() else { return NextStep::Rest };
-        let ends = run.canceled.is_some() || run.limit.is_some() || run.fatal.is_some();
-        if !ends {
+        if !run.is_ending() {
             // What was steered in skips what has not started, calls that wait for permission too.
             let skips = run.is_steered();
             if skips && self.conversation.open_calls().iter().any(|call| !call.started) {
@@ -226,9 +225,8 @@ impl Turn {
 
     /// Tells whether time ran out during the last model call, and nothing was said of it yet.
     fn is_out_of_time(&self) -> bool {
-        let is_ending =
-            |run: &OpenRun| run.canceled.is_some() || run.limit.is_some() || run.fatal.is_some();
-        self.conversation.was_out_of_time() && !self.conversation.run().is_none_or(is_ending)
+        let run = self.conversation.run();
+        self.conversation.was_out_of_time() && !run.is_none_or(OpenRun::is_ending)
     }
 
     /// Commits that a limit was reached.

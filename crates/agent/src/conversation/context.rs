@@ -179,15 +179,8 @@ impl Context {
     pub(super) fn skip_open_calls(&mut self) {
         let open = self.batch.iter().filter(|call| call.is_open()).map(|call| call.id().clone());
         for call in open.collect::<Vec<_>>() {
-            let text = "skipped: the conversation went back to before this call ended";
-            self.end_call(&CallEnded {
-                call,
-                status: CallStatus::Skipped,
-                content: Arc::new([Part::Text(text.to_owned())]),
-                ms: None,
-                full: None,
-                fatal: false,
-            });
+            let why = "skipped: the conversation went back to before this call ended";
+            self.end_call(&CallEnded::unheard(call, CallStatus::Skipped, why));
         }
     }
 
@@ -507,6 +500,11 @@ impl From<&bowline_llm::ToolCall> for Call {
 }
 
 impl OpenRun {
+    /// Tells whether nothing is left but to end: it was canceled, hit a limit, or a tool ended it.
+    pub fn is_ending(&self) -> bool {
+        self.canceled.is_some() || self.limit.is_some() || self.fatal.is_some()
+    }
+
     /// Tells whether something was steered in that has not been said yet.
     pub fn is_steered(&self) -> bool {
         self.pending.iter().any(|op| matches!(op.kind, OpKind::Steer(_)))

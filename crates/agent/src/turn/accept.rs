@@ -202,8 +202,7 @@ impl Turn {
     /// Tells whether the open run will only end, and is not the one that a prompt started.
     fn is_ending(&self, prompt: OpId) -> bool {
         let Some(run) = self.conversation.run() else { return false };
-        let ends = run.canceled.is_some() || run.limit.is_some() || run.fatal.is_some();
-        run.prompt != Some(prompt) && (ends || self.has_failed())
+        run.prompt != Some(prompt) && (run.is_ending() || self.has_failed())
     }
 
     async fn rewind(&mut self, to: Option<EntryId>) -> Result<Result<(), AgentError>, Halt> {

@@ -12,8 +12,7 @@ impl Turn {
     /// Says what was steered and queued, if no call is open.
     pub(super) async fn deliver(&mut self) -> Result<(), Halt> {
         let Some(run) = self.conversation.run() else { return Ok(()) };
-        let ends = run.canceled.is_some() || run.limit.is_some() || run.fatal.is_some();
-        if ends || run.pending.is_empty() || self.conversation.has_open_calls() {
+        if run.is_ending() || run.pending.is_empty() || self.conversation.has_open_calls() {
             return Ok(());
         }
         // A run that has failed is not to be talked on: what waits stays undelivered.

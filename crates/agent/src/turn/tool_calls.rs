@@ -376,8 +376,7 @@ fn interrupted(call: &Call) -> EntryKind {
 
 /// Makes the entry of a call that ended without its tool saying anything.
 pub(super) fn ended(call: CallId, status: CallStatus, why: &str) -> EntryKind {
-    let content = Arc::new([Part::Text(why.to_owned())]);
-    EntryKind::CallEnded(CallEnded { call, status, content, ms: None, full: None, fatal: false })
+    EntryKind::CallEnded(CallEnded::unheard(call, status, why))
 }
 
 fn text(text: String) -> Vec<Part> {

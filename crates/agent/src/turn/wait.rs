@@ -1,12 +1,11 @@
 //! Waiting: for a person, for another agent, for a job, for a time.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, select_all};
 use tokio::time::Instant;
 
-use bowline_llm::{CallId, Part};
+use bowline_llm::CallId;
 
 use crate::entry::{CallEnded, CallStatus, Ending, EntryKind, Wake, Woken};
 use crate::event::Phase;
@@ -87,14 +86,8 @@ impl Turn {
     async fn give_up(&mut self) -> Result<(), Halt> {
         self.end_children().await?;
         let denied = self.conversation.open_calls().into_iter().map(|call| {
-            EntryKind::CallEnded(CallEnded {
-                call: call.id().clone(),
-                status: CallStatus::Denied,
-                content: Arc::new([Part::Text(NOBODY.to_owned())]),
-                ms: None,
-                full: None,
-                fatal: false,
-            })
+            let denied = CallEnded::unheard(call.id().clone(), CallStatus::Denied, NOBODY);
+            EntryKind::CallEnded(denied)
         });
         let kinds = denied.collect();
         self.finish(Ending::NeedsApproval, kinds).await
