@@ -117,11 +117,21 @@ pub enum CallState {
     /// It is in flight.
     Started,
     /// It waits.
-    Waiting(Wake),
+    Waiting(Waiting),
     /// It waited, and has been woken.
     Woken(Waked),
     /// It is over.
     Ended(CallEnded),
+}
+
+/// The wait of a call: one call may wait several times, one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// The entry that says that it waits; who answers may name it, so that what comes late is not
+    /// taken for an answer to a later wait.
+    pub entry: EntryId,
+    /// What it waits for.
+    pub wake: Wake,
 }
 
 /// What the conversation ends with.

@@ -346,6 +346,9 @@ pub struct Decided {
     pub call: CallId,
     /// The decision.
     pub decision: Decision,
+    /// The wait it is for, if it says so: it has no effect on another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<EntryId>,
     /// The operation that brought it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub op: Option<OpId>,
@@ -358,6 +361,9 @@ pub struct Answered {
     pub call: CallId,
     /// The answer.
     pub text: String,
+    /// The wait it is for, if it says so: it has no effect on another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<EntryId>,
     /// The operation that brought it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub op: Option<OpId>,
@@ -368,6 +374,9 @@ pub struct Answered {
 pub struct Woken {
     /// The call.
     pub call: CallId,
+    /// The wait it is for, if it says so: it has no effect on another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<EntryId>,
     /// The operation that said so, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub op: Option<OpId>,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use bowline_llm::{CallId, MessageRef, Part, StopReason, Usage};
 
 use crate::entry::{CallStatus, Ending};
-use crate::id::{AgentId, OpId, RunId, SessionId};
+use crate::id::{AgentId, EntryId, OpId, RunId, SessionId};
 use crate::journal::Pos;
 use crate::ledger::Spent;
 use crate::limits::LimitKind;
@@ -196,11 +196,16 @@ pub enum EventBody {
     PermissionRequest {
         /// What is asked.
         question: String,
+        /// The entry that says that the call waits: whoever decides may name it.
+        waiting: EntryId,
     },
     /// Somebody decided.
     PermissionDecision {
         /// The decision.
         decision: Decision,
+        /// The wait it is for, if whoever decided said so.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        waiting: Option<EntryId>,
     },
     /// A call asks a person something.
     Question {
@@ -208,11 +213,16 @@ pub enum EventBody {
         question: String,
         /// Answers to choose from.
         options: Vec<String>,
+        /// The entry that says that the call waits: whoever answers may name it.
+        waiting: EntryId,
     },
     /// A call was answered.
     Answer {
         /// The answer.
         text: String,
+        /// The wait it is for, if whoever answered said so.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        waiting: Option<EntryId>,
     },
     /// A limit of the run was reached.
     LimitHit {

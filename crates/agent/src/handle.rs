@@ -9,8 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use bowline_llm::{CallId, Messages, RawJson, Usage};
 
 use crate::agent::Busy;
-use crate::conversation::Snapshot;
-use crate::entry::Wake;
+use crate::conversation::{Snapshot, Waiting};
 use crate::error::AgentError;
 use crate::event::{AgentMeta, Event, Phase};
 use crate::id::{AgentId, EntryId, OpId, RunId, SessionId};
@@ -51,7 +50,7 @@ pub struct State {
     /// Calls that are not over, in order.
     pub pending_calls: Vec<CallId>,
     /// Calls that wait, and for what.
-    pub waiting_calls: Vec<(CallId, Wake)>,
+    pub waiting_calls: Vec<(CallId, Waiting)>,
     /// What a model would be asked with; large bodies are named and not in it.
     pub snapshot: Snapshot,
     /// The last entry of the conversation.
@@ -135,7 +134,7 @@ impl SessionHandle {
     /// # Errors
     /// [`AgentError::NotRunning`] without an open run; nothing is kept then.
     pub async fn queue(&self, input: impl Into<Input>) -> Result<OpId, AgentError> {
-        self.post_op(self.saying(OpKind::Queue(input.into()))).await
+        self.submit(OpKind::Queue(input.into())).await
     }
 
     /// Says something before the next model call; calls that have not started are skipped.
@@ -143,7 +142,7 @@ impl SessionHandle {
     /// # Errors
     /// As [`SessionHandle::queue`].
     pub async fn steer(&self, input: impl Into<Input>) -> Result<OpId, AgentError> {
-        self.post_op(self.saying(OpKind::Steer(input.into()))).await
+        self.submit(OpKind::Steer(input.into())).await
     }
 
     /// Says something when the open run would otherwise end.
@@ -151,7 +150,7 @@ impl SessionHandle {
     /// # Errors
     /// As [`SessionHandle::queue`].
     pub async fn follow_up(&self, input: impl Into<Input>) -> Result<OpId, AgentError> {
-        self.post_op(self.saying(OpKind::FollowUp(input.into()))).await
+        self.submit(OpKind::FollowUp(input.into())).await
     }
 
     /// Cancels the open run, if there is one. The run's end tells when it is over.
@@ -174,12 +173,13 @@ impl SessionHandle {
         self.send(Command::CancelOwn { own });
     }
 
-    /// Decides about a call that waits for permission. The first decision counts.
+    /// Decides about a call that waits for permission, whatever it is asked now. The first decision
+    /// counts.
     ///
     /// # Errors
     /// [`AgentError::NotWaiting`] if the call does not wait for it.
     pub async fn decide(&self, call: CallId, decision: Decision) -> Result<OpId, AgentError> {
-        self.post_running(OpKind::Decide { call, decision }).await
+        self.submit(OpKind::Decide { call, decision, waiting: None }).await
     }
 
     /// Answers a question that a call asked. The first answer counts.
@@ -187,7 +187,7 @@ impl SessionHandle {
     /// # Errors
     /// [`AgentError::NotWaiting`] if the call does not wait for it.
     pub async fn answer(&self, call: CallId, text: String) -> Result<OpId, AgentError> {
-        self.post_running(OpKind::Answer { call, text }).await
+        self.submit(OpKind::Answer { call, text, waiting: None }).await
     }
 
     /// Tells a waiting call that what it waits for has happened.
@@ -195,7 +195,21 @@ impl SessionHandle {
     /// # Errors
     /// [`AgentError::NotWaiting`] if the call does not wait for it.
     pub async fn wake(&self, call: CallId) -> Result<OpId, AgentError> {
-        self.post_running(OpKind::Wake { call }).await
+        self.submit(OpKind::Wake { call, waiting: None }).await
+    }
+
+    /// Asks something of the open run. [`SessionHandle::queue`], [`SessionHandle::decide`] and
+    /// their like are short for this; an operation may say more, as which
+    /// [`Waiting`] it answers.
+    ///
+    /// # Errors
+    /// [`AgentError::NotRunning`] without an open run, [`AgentError::NotWaiting`] if no call waits
+    /// for what it brings; nothing is kept then.
+    pub async fn submit(&self, kind: OpKind) -> Result<OpId, AgentError> {
+        let op = if kind.input().is_some() { self.saying(kind) } else { self.op(kind) };
+        let id = op.id;
+        self.ask(|reply| Command::Post { op, reply }).await?;
+        Ok(id)
     }
 
     /// Posts an operation to the session's inbox, as another process would: it is kept when this
@@ -320,16 +334,6 @@ impl SessionHandle {
             op.id = OpId::nth_prompt(self.shared.meta.id, ordinal);
         }
         op
-    }
-
-    async fn post_running(&self, kind: OpKind) -> Result<OpId, AgentError> {
-        self.post_op(self.op(kind)).await
-    }
-
-    async fn post_op(&self, op: Op) -> Result<OpId, AgentError> {
-        let id = op.id;
-        self.ask(|reply| Command::Post { op, reply }).await?;
-        Ok(id)
     }
 
     async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, AgentError> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use bowline_llm::{CallId, Part, UserMessage};
 
-use crate::id::{AgentId, OpId, RunId};
+use crate::id::{AgentId, EntryId, OpId, RunId};
 
 /// An operation posted to a session, by any process, delivered exactly once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,6 +49,9 @@ pub enum OpKind {
         call: CallId,
         /// What was decided.
         decision: Decision,
+        /// The entry of the wait it is for; `None` for whatever the call waits for now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        waiting: Option<EntryId>,
     },
     /// Answer a question that a call asked.
     Answer {
@@ -56,11 +59,17 @@ pub enum OpKind {
         call: CallId,
         /// The answer.
         text: String,
+        /// The entry of the wait it is for; `None` for whatever the call waits for now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        waiting: Option<EntryId>,
     },
     /// Tell a call that what it waits for has happened: its job ended, its time has come.
     Wake {
         /// The waiting call.
         call: CallId,
+        /// The entry of the wait it is for; `None` for whatever the call waits for now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        waiting: Option<EntryId>,
     },
 }
 

@@ -90,7 +90,7 @@ pub fn open_calls(conversation: &Conversation) -> Option<NextStep> {
     let waits: Vec<_> = open
         .iter()
         .filter_map(|call| match &call.state {
-            CallState::Waiting(wake) => Some((call.id().clone(), wake.clone())),
+            CallState::Waiting(waiting) => Some((call.id().clone(), waiting.wake.clone())),
             CallState::New | CallState::Started | CallState::Woken(_) | CallState::Ended(_) => None,
         })
         .collect();

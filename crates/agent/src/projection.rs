@@ -329,12 +329,12 @@ impl Sheet<'_> {
             EntryKind::CallStarted(started) => self.call_started(started),
             EntryKind::CallWaiting(waiting) => self.call_waiting(waiting),
             EntryKind::Decided(decided) => {
-                let decision = decided.decision.clone();
-                self.push(Some(&decided.call), EventBody::PermissionDecision { decision });
+                let (decision, waiting) = (decided.decision.clone(), decided.waiting);
+                self.push(Some(&decided.call), EventBody::PermissionDecision { decision, waiting });
             }
             EntryKind::Answered(answered) => {
-                let text = answered.text.clone();
-                self.push(Some(&answered.call), EventBody::Answer { text });
+                let (text, waiting) = (answered.text.clone(), answered.waiting);
+                self.push(Some(&answered.call), EventBody::Answer { text, waiting });
             }
             EntryKind::CallEnded(ended) => self.call_ended(ended, before.batch_done),
             EntryKind::LimitHit(hit) => self.push(None, EventBody::LimitHit { limit: hit.limit }),
@@ -451,12 +451,13 @@ impl Sheet<'_> {
     }
 
     fn call_waiting(&mut self, waiting: &CallWaiting) {
-        let body = match &waiting.wake {
+        let entry = self.entry.id;
+        let body = match waiting.wake.clone() {
             Wake::Decision { question } => {
-                EventBody::PermissionRequest { question: question.clone() }
+                EventBody::PermissionRequest { question, waiting: entry }
             }
             Wake::Answer { question, options } => {
-                EventBody::Question { question: question.clone(), options: options.clone() }
+                EventBody::Question { question, options, waiting: entry }
             }
             Wake::Agent { .. } | Wake::Job(_) | Wake::At(_) => return,
         };

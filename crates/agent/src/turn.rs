@@ -467,7 +467,7 @@ fn look(conversation: &Conversation, agent: &Agent, phase: Phase) -> State {
             .open_calls()
             .into_iter()
             .filter_map(|call| match &call.state {
-                CallState::Waiting(wake) => Some((call.id().clone(), wake.clone())),
+                CallState::Waiting(waiting) => Some((call.id().clone(), waiting.clone())),
                 CallState::New | CallState::Started | CallState::Woken(_) | CallState::Ended(_) => {
                     None
                 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bowline_agent::entry::{CallStatus, Entry, EntryKind};
 use bowline_agent::id::EntryId;
 use bowline_agent::journal::{Pos, Store as _};
+use bowline_agent::op::Op;
 use bowline_agent::tool::{Toolbox, tool_fn};
 use bowline_agent::{Agent, Fork, Memory, SessionHandle};
 use bowline_llm::scripted::Reply;
@@ -181,6 +182,33 @@ fn a_known_kind_that_cannot_be_read_is_kept_and_critical() {
     let (newer, text) = entry("canceled", 2, r#"{ "reason" : "user" }"#);
     assert!(matches!(newer.kind, EntryKind::Unknown { .. }) && !newer.critical);
     assert_eq!(serde_json::to_string(&newer).unwrap(), text);
+}
+
+// Logs and inboxes were written before a wake could name the wait it is for.
+#[test]
+fn what_names_no_wait_is_read_and_written_as_ever() {
+    let id = "0".repeat(32);
+    for (kind, data) in [
+        ("decided", format!(r#"{{"call":"call_1","decision":{{"allow":{{}}}},"op":"{id}"}}"#)),
+        ("answered", format!(r#"{{"call":"call_1","text":"blue","op":"{id}"}}"#)),
+        ("woken", r#"{"call":"call_1"}"#.to_owned()),
+    ] {
+        let text = format!(
+            r#"{{"v":1,"id":"{id}","at":"2026-01-01T00:00:00Z","agent":"{id}","kind":"{kind}","data":{data}}}"#
+        );
+        let entry: Entry = serde_json::from_str(&text).unwrap();
+        assert!(!matches!(entry.kind, EntryKind::Unknown { .. }), "{text}");
+        assert_eq!(serde_json::to_string(&entry).unwrap(), text);
+    }
+    for kind in [
+        r#"{"decide":{"call":"call_1","decision":{"deny":{"reason":"no"}}}}"#,
+        r#"{"answer":{"call":"call_1","text":"blue"}}"#,
+        r#"{"wake":{"call":"call_1"}}"#,
+    ] {
+        let text = format!(r#"{{"id":"{id}","at":"2026-01-01T00:00:00Z","kind":{kind}}}"#);
+        let op: Op = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&op).unwrap(), text);
+    }
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bowline::agent::Spent;
 use bowline::agent::entry::{CallStatus, Ending, RunError, RunErrorKind};
 use bowline::agent::event::{AgentMeta, Event, EventBody, Phase, RunEnd};
-use bowline::agent::id::{OpId, SessionId, Source as _, SystemSource};
+use bowline::agent::id::{EntryId, OpId, SessionId, Source as _, SystemSource};
 use bowline::agent::journal::Pos;
 use bowline::agent::limits::LimitKind;
 use bowline::agent::op::Decision;
@@ -259,6 +259,7 @@ fn name(body: &EventBody) -> &'static str {
 fn bodies() -> Vec<EventBody> {
     let text = || "text".to_owned();
     let id = || OpId::new(&SystemSource);
+    let waiting = EntryId::new(&SystemSource);
     let usage = Usage { input: 10, output: 2, cache_read: Some(4), ..Usage::default() };
     let content: Arc<[Part]> = [Part::Text(text())].into();
     let ended = |outcome| {
@@ -299,11 +300,14 @@ fn bodies() -> Vec<EventBody> {
         },
         EventBody::Queued { kind: "steer", id: id() },
         EventBody::Delivered { id: id() },
-        EventBody::PermissionRequest { question: text() },
-        EventBody::PermissionDecision { decision: Decision::Allow {} },
-        EventBody::PermissionDecision { decision: Decision::Deny { reason: text() } },
-        EventBody::Question { question: text(), options: vec![text()] },
-        EventBody::Answer { text: text() },
+        EventBody::PermissionRequest { question: text(), waiting },
+        EventBody::PermissionDecision { decision: Decision::Allow {}, waiting: None },
+        EventBody::PermissionDecision {
+            decision: Decision::Deny { reason: text() },
+            waiting: Some(waiting),
+        },
+        EventBody::Question { question: text(), options: vec![text()], waiting },
+        EventBody::Answer { text: text(), waiting: Some(waiting) },
         EventBody::LimitHit { limit: LimitKind::ToolCalls },
         EventBody::Retry { attempt: 2, delay_ms: 500, reason: text() },
         EventBody::Status { phase: Phase::Waiting },

@@ -43,7 +43,7 @@ async fn told(tool: impl DynTool + 'static, name: &str, arguments: Value, answer
     let mut told = Told::default();
     while let Some(event) = run.next().await {
         match &event.body {
-            EventBody::Question { question, options } => {
+            EventBody::Question { question, options, .. } => {
                 told.questions.push(json!([question, options]));
                 handle.answer("call_1".into(), answer.to_owned()).await.unwrap();
             }

@@ -14,12 +14,13 @@ use crate::entry::{
     AssistantSaid, Broken, CallEnded, CallStatus, Created, Ending, Entry, EntryKind, RunError,
     RunErrorKind, RunStarted, Via, Wake,
 };
+use crate::id::EntryId;
 use crate::memory::hex;
 use crate::op::{CancelReason, OpKind};
 use crate::orchestrator::Purpose;
 use crate::tool::{Records, Waked};
 
-use super::{Call, CallState, Last, OpenRun};
+use super::{Call, CallState, Last, OpenRun, Waiting};
 
 #[derive(Debug, Default)]
 pub(super) struct Context {
@@ -106,7 +107,8 @@ impl Context {
                 }
             }
             EntryKind::CallWaiting(waiting) => {
-                self.set_state(&waiting.call, CallState::Waiting(waiting.wake.clone()));
+                let state = Waiting { entry: entry.id, wake: waiting.wake.clone() };
+                self.set_state(&waiting.call, CallState::Waiting(state));
                 if let Some(call) = self.call_mut(&waiting.call) {
                     call.waked = None;
                     // It has happened before the call could say that it waits for it.
@@ -120,15 +122,15 @@ impl Context {
             }
             EntryKind::Decided(decided) => {
                 self.deliver(decided.op);
-                self.wake(&decided.call, Waked::Decided(decided.decision.clone()));
+                self.wake(&decided.call, decided.waiting, Waked::Decided(decided.decision.clone()));
             }
             EntryKind::Answered(answered) => {
                 self.deliver(answered.op);
-                self.wake(&answered.call, Waked::Answered(answered.text.clone()));
+                self.wake(&answered.call, answered.waiting, Waked::Answered(answered.text.clone()));
             }
             EntryKind::Woken(woken) => {
                 self.deliver(woken.op);
-                self.wake(&woken.call, Waked::Happened);
+                self.wake(&woken.call, woken.waiting, Waked::Happened);
             }
             EntryKind::CallEnded(ended) => self.end_call(ended),
             EntryKind::LimitHit(hit) => {
@@ -445,20 +447,18 @@ impl Context {
     }
 
     /// The first wake counts; a later one finds the call no longer waiting.
-    fn wake(&mut self, call: &CallId, waked: Waked) {
-        let waits = self.call_mut(call).is_some_and(|call| match (&call.state, &waked) {
-            (CallState::Waiting(Wake::Decision { .. }), Waked::Decided(_))
-            | (CallState::Waiting(Wake::Answer { .. }), Waked::Answered(_))
-            | (
-                CallState::Waiting(Wake::Agent { .. } | Wake::Job(_) | Wake::At(_)),
-                Waked::Happened,
-            ) => true,
-            (_, Waked::Decided(_) | Waked::Answered(_) | Waked::Happened) => false,
+    fn wake(&mut self, call: &CallId, waiting: Option<EntryId>, waked: Waked) {
+        let waits = self.call_mut(call).is_some_and(|call| match &call.state {
+            CallState::Waiting(now) => now.is_meant_by(waiting) && now.is_ended_by(&waked),
+            CallState::New | CallState::Started | CallState::Woken(_) | CallState::Ended(_) => {
+                false
+            }
         });
         if waits {
             self.set_state(call, CallState::Woken(waked));
-        } else if let (Waked::Happened, Some(call)) = (&waked, self.call_mut(call)) {
-            // What has happened may be what it will wait for. One that was just woken looks itself.
+        } else if let (Waked::Happened, None, Some(call)) = (&waked, waiting, self.call_mut(call)) {
+            // What has happened may be what it will wait for, unless it is what it did wait for. One
+            // that was just woken looks itself.
             call.early |= matches!(call.state, CallState::New | CallState::Started);
         }
     }
@@ -496,6 +496,23 @@ impl From<&bowline_llm::ToolCall> for Call {
             waked: None,
             early: false,
         }
+    }
+}
+
+impl Waiting {
+    /// Tells whether whoever answers means this wait: one that names none means any.
+    pub(crate) fn is_meant_by(&self, named: Option<EntryId>) -> bool {
+        named.is_none_or(|named| named == self.entry)
+    }
+
+    /// Tells whether this is what the call waits for.
+    fn is_ended_by(&self, waked: &Waked) -> bool {
+        matches!(
+            (&self.wake, waked),
+            (Wake::Decision { .. }, Waked::Decided(_))
+                | (Wake::Answer { .. }, Waked::Answered(_))
+                | (Wake::Agent { .. } | Wake::Job(_) | Wake::At(_), Waked::Happened)
+        )
     }
 }
 

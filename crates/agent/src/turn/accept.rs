@@ -260,11 +260,13 @@ impl Turn {
                 }
                 return self.cancel(reason, id).await;
             }
-            OpKind::Decide { call, decision } => {
-                EntryKind::Decided(Decided { call, decision, op: id })
+            OpKind::Decide { call, decision, waiting } => {
+                EntryKind::Decided(Decided { call, decision, waiting, op: id })
             }
-            OpKind::Answer { call, text } => EntryKind::Answered(Answered { call, text, op: id }),
-            OpKind::Wake { call } => EntryKind::Woken(Woken { call, op: id }),
+            OpKind::Answer { call, text, waiting } => {
+                EntryKind::Answered(Answered { call, text, waiting, op: id })
+            }
+            OpKind::Wake { call, waiting } => EntryKind::Woken(Woken { call, waiting, op: id }),
             OpKind::Prompt(_) | OpKind::Steer(_) | OpKind::Queue(_) | OpKind::FollowUp(_) => {
                 EntryKind::Posted(op)
             }
@@ -288,12 +290,16 @@ impl Turn {
 
     /// Tells whether a call waits for what an operation brings.
     fn is_waited_for(&self, kind: &OpKind) -> Result<(), AgentError> {
-        let (call, fits): (_, fn(&Wake) -> bool) = match kind {
-            OpKind::Decide { call, .. } => (call, |wake| matches!(wake, Wake::Decision { .. })),
-            OpKind::Answer { call, .. } => (call, |wake| matches!(wake, Wake::Answer { .. })),
-            OpKind::Wake { call } => {
-                (call, |wake| matches!(wake, Wake::Agent { .. } | Wake::Job(_) | Wake::At(_)))
+        let (call, waiting, fits): (_, _, fn(&Wake) -> bool) = match kind {
+            OpKind::Decide { call, waiting, .. } => {
+                (call, waiting, |wake| matches!(wake, Wake::Decision { .. }))
             }
+            OpKind::Answer { call, waiting, .. } => {
+                (call, waiting, |wake| matches!(wake, Wake::Answer { .. }))
+            }
+            OpKind::Wake { call, waiting } => (call, waiting, |wake| {
+                matches!(wake, Wake::Agent { .. } | Wake::Job(_) | Wake::At(_))
+            }),
             OpKind::Prompt(_)
             | OpKind::Steer(_)
             | OpKind::Queue(_)
@@ -301,9 +307,11 @@ impl Turn {
             | OpKind::Cancel { .. } => return Ok(()),
         };
         match self.conversation.open_call(call).map(|call| &call.state) {
-            Some(CallState::Waiting(wake)) if fits(wake) => Ok(()),
+            Some(CallState::Waiting(now)) if now.is_meant_by(*waiting) && fits(&now.wake) => Ok(()),
             // What has happened already counts as soon as the call waits.
-            Some(CallState::New | CallState::Started) if matches!(kind, OpKind::Wake { .. }) => {
+            Some(CallState::New | CallState::Started)
+                if matches!(kind, OpKind::Wake { waiting: None, .. }) =>
+            {
                 Ok(())
             }
             Some(_) | None => Err(AgentError::NotWaiting(call.to_string())),

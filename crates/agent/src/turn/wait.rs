@@ -46,7 +46,7 @@ impl Turn {
             }
         };
         let active = counts.then(|| began.elapsed());
-        let woken = EntryKind::Woken(Woken { call, op: None });
+        let woken = EntryKind::Woken(Woken { call, waiting: None, op: None });
         self.commit_after(vec![woken], active).await
     }
 

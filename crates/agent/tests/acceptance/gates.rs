@@ -1,23 +1,24 @@
 //! Permission, questions, and other things that a call can wait for.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bowline_agent::AgentError;
 use bowline_agent::children::{Child, From};
 use bowline_agent::entry::{Ending, Wake};
 use bowline_agent::event::{EventBody, Phase};
 use bowline_agent::gate::{Gate, Review, Verdict};
-use bowline_agent::id::{OpId, Source, SystemSource};
+use bowline_agent::id::{EntryId, OpId, Source, SystemSource};
 use bowline_agent::limits::{LimitKind, Limits};
 use bowline_agent::op::{CancelReason, Decision, Op, OpKind};
 use bowline_agent::tool::{ToolContext, ToolError, ToolOutput, Waked};
+use bowline_agent::{AgentError, State};
 use bowline_llm::scripted::Reply;
 use pretty_assertions::assert_eq;
 
 use crate::support::{
-    Latch, Stage, Told, conversation, echo, hear, held, like, lines, stage, tool,
+    Latch, Stage, Told, conversation, echo, hear, held, like, lines, log_of, stage, tool,
 };
 
 /// A gate made of a function of the call's arguments and what was decided.
@@ -67,6 +68,19 @@ fn waits(told: &Told) -> Vec<String> {
                 | EventBody::ToolEnd { .. }
         )
     })
+}
+
+fn decide(decision: Decision, waiting: Option<EntryId>) -> OpKind {
+    OpKind::Decide { call: "call_1".into(), decision, waiting }
+}
+
+fn op(kind: OpKind) -> Op {
+    Op { id: OpId::new(&SystemSource), to: None, at: SystemSource.now(), kind }
+}
+
+/// Returns the entry of the wait that is open.
+fn waiting(handle: &bowline_agent::SessionHandle) -> EntryId {
+    handle.state().waiting_calls[0].1.entry
 }
 
 async fn until_waiting(handle: &bowline_agent::SessionHandle) {
@@ -128,7 +142,10 @@ async fn what_was_allowed_runs_and_the_first_decision_counts() {
     let run = handle.prompt("go");
     until_waiting(&handle).await;
     let wake = Wake::Decision { question: "may I?".to_owned() };
-    assert_eq!(handle.state().waiting_calls, [("call_1".into(), wake)]);
+    let state = handle.state();
+    let waiting: Vec<_> =
+        state.waiting_calls.iter().map(|(call, waiting)| (call.as_str(), &waiting.wake)).collect();
+    assert_eq!(waiting, [("call_1", &wake)]);
     let denies = Decision::Deny { reason: "no".to_owned() };
     let nobody = handle.decide("call_9".into(), Decision::Allow {}).await;
     assert!(matches!(nobody, Err(AgentError::NotWaiting(_))), "{nobody:?}");
@@ -200,9 +217,97 @@ async fn a_decision_from_elsewhere_counts() {
     let handle = stage.start();
     let run = handle.prompt("go");
     until_waiting(&handle).await;
-    let kind = OpKind::Decide { call: "call_1".into(), decision: Decision::Allow {} };
-    let op = Op { id: OpId::new(&SystemSource), to: None, at: SystemSource.now(), kind };
-    stage.agent.store.inbox(handle.session_id()).post(op).await.unwrap();
+    let kind = decide(Decision::Allow {}, None);
+    stage.agent.store.inbox(handle.session_id()).post(op(kind)).await.unwrap();
+    assert_eq!(hear(run).await.ends(), ["tool_end(call_1, ok)"]);
+}
+
+/// A gate that asks so many times about the one call of a run.
+fn asks_times(times: usize) -> impl Fn(&str, Option<&Decision>) -> Verdict + Send + Sync {
+    let asked = AtomicUsize::new(0);
+    move |arguments, decision| {
+        if let Some(Decision::Deny { .. }) = decision {
+            return asks(arguments, decision);
+        }
+        match asked.fetch_add(1, Ordering::Relaxed) {
+            n if n < times => Verdict::Wait { question: format!("question {n}") },
+            _ => allow(),
+        }
+    }
+}
+
+// One call may be asked about twice. What was decided the first time, and comes again or late, is
+// no decision about the second question.
+#[tokio::test]
+async fn a_late_decision_for_an_earlier_wait_does_not_decide_the_later_one() {
+    let stage = guarded([call(), Reply::text("done")], asks_times(2));
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    let inbox = stage.agent.store.inbox(handle.session_id());
+    until_waiting(&handle).await;
+    let first = waiting(&handle);
+    inbox.post(op(decide(Decision::Allow {}, Some(first)))).await.unwrap();
+    let is_later = |state: &State| {
+        state.waiting_calls.first().is_some_and(|(_, waiting)| waiting.entry != first)
+    };
+    handle.wait_for(is_later).await.unwrap();
+    let second = waiting(&handle);
+
+    // From elsewhere it is recorded, as any answer that nobody waits for, and has no effect.
+    let late = decide(Decision::Deny { reason: "late".to_owned() }, Some(first));
+    inbox.post(op(late.clone())).await.unwrap();
+    handle.wait_for(|state| state.head.is_some_and(|head| head != second)).await.unwrap();
+    assert_eq!(waiting(&handle), second);
+    // Who asks at the handle is told.
+    let refused = handle.submit(late).await;
+    assert!(matches!(refused, Err(AgentError::NotWaiting(_))), "{refused:?}");
+
+    handle.submit(decide(Decision::Allow {}, Some(second))).await.unwrap();
+    let told = hear(run).await;
+    assert_eq!(
+        waits(&told),
+        [
+            "permission_request(call_1, \"question 0\")",
+            "permission_decision(call_1, allow)",
+            "permission_request(call_1, \"question 1\")",
+            "permission_decision(call_1, deny \"late\")",
+            "permission_decision(call_1, allow)",
+            "tool_start(call_1)",
+            "tool_end(call_1, ok)",
+        ]
+    );
+    let named = told.events.iter().filter_map(|event| match &event.body {
+        EventBody::PermissionRequest { waiting, .. } => Some((Some(*waiting), "asked")),
+        EventBody::PermissionDecision { waiting, .. } => Some((*waiting, "decided")),
+        _ => None,
+    });
+    let (first, second) = (Some(first), Some(second));
+    assert_eq!(
+        named.collect::<Vec<_>>(),
+        [
+            (first, "asked"),
+            (first, "decided"),
+            (second, "asked"),
+            (first, "decided"),
+            (second, "decided"),
+        ]
+    );
+}
+
+// A client that names no wait means whatever the call waits for now.
+#[tokio::test]
+async fn a_decision_that_names_no_wait_is_for_the_one_that_is_open() {
+    let stage = guarded([call(), Reply::text("done")], asks_times(2));
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    until_waiting(&handle).await;
+    let first = waiting(&handle);
+    handle.decide("call_1".into(), Decision::Allow {}).await.unwrap();
+    let is_later = |state: &State| {
+        state.waiting_calls.first().is_some_and(|(_, waiting)| waiting.entry != first)
+    };
+    handle.wait_for(is_later).await.unwrap();
+    handle.decide("call_1".into(), Decision::Allow {}).await.unwrap();
     assert_eq!(hear(run).await.ends(), ["tool_end(call_1, ok)"]);
 }
 
@@ -309,9 +414,8 @@ async fn a_question_is_answered_from_elsewhere_and_the_first_answer_counts() {
     until_waiting(&handle).await;
     let inbox = stage.agent.store.inbox(handle.session_id());
     for text in ["first", "second"] {
-        let kind = OpKind::Answer { call: "call_1".into(), text: text.to_owned() };
-        let op = Op { id: OpId::new(&SystemSource), to: None, at: SystemSource.now(), kind };
-        inbox.post(op).await.unwrap();
+        let kind = OpKind::Answer { call: "call_1".into(), text: text.to_owned(), waiting: None };
+        inbox.post(op(kind)).await.unwrap();
     }
     let told = hear(run).await;
     assert_eq!(told.result("call_1"), "first");
@@ -652,4 +756,47 @@ async fn a_wake_that_comes_before_its_wait_counts() {
     latch.open();
     let told = tokio::time::timeout(Duration::from_secs(3600), hear(run)).await;
     assert_eq!(told.expect("it waits for ever").result("call_1"), "Happened");
+}
+
+// A queue that delivers twice wakes once: what happened before the second wait is not what that
+// one is for, also if it comes before the call can say that it waits again.
+#[tokio::test(start_paused = true)]
+async fn a_wake_that_comes_again_is_not_for_the_next_wait() {
+    let latch = Latch::default();
+    let its = latch.clone();
+    let stage = stage([Reply::call("jobs", "{}"), Reply::text("done")]);
+    let runs = AtomicUsize::new(0);
+    let stage = stage.with(tool("jobs", move |_, _: ToolContext| {
+        let (latch, run) = (its.clone(), runs.fetch_add(1, Ordering::Relaxed));
+        async move {
+            if run == 1 {
+                latch.pass().await;
+            }
+            Ok(match run {
+                0 | 1 => ToolOutput::Waiting(Wake::Job(run.to_string())),
+                _ => "both".into(),
+            })
+        }
+    }));
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    until_waiting(&handle).await;
+    let first = Some(waiting(&handle));
+    let wake = |waiting| op(OpKind::Wake { call: "call_1".into(), waiting });
+    let inbox = stage.agent.store.inbox(handle.session_id());
+    inbox.post(wake(first)).await.unwrap();
+    latch.reached().await;
+    let head = handle.state().head;
+    inbox.post(wake(first)).await.unwrap();
+    handle.wait_for(|state| state.head != head).await.unwrap();
+    let again = handle.submit(wake(first).kind).await;
+    assert!(matches!(again, Err(AgentError::NotWaiting(_))), "{again:?}");
+    latch.open();
+    until_waiting(&handle).await;
+    inbox.post(wake(first)).await.unwrap();
+    inbox.post(wake(Some(waiting(&handle)))).await.unwrap();
+    assert_eq!(hear(run).await.result("call_1"), "both");
+    let woken = log_of(handle.session_id()).await;
+    let woken = woken.iter().filter(|(_, entry)| entry.kind.name() == "woken");
+    assert_eq!(woken.count(), 4);
 }

@@ -254,15 +254,15 @@ fn line(event: &Event, root: Option<AgentId>, ops: &mut Vec<OpId>) -> String {
         EventBody::TurnEnd { finish, .. } => format!("turn_end({})", word(finish)),
         EventBody::Queued { kind, id } => format!("queued({kind}, {})", number(*id)),
         EventBody::Delivered { id } => format!("delivered({})", number(*id)),
-        EventBody::PermissionRequest { question } => {
+        EventBody::PermissionRequest { question, .. } => {
             format!("permission_request({call}, {question:?})")
         }
-        EventBody::PermissionDecision { decision } => match decision {
+        EventBody::PermissionDecision { decision, .. } => match decision {
             Decision::Allow {} => format!("permission_decision({call}, allow)"),
             Decision::Deny { reason } => format!("permission_decision({call}, deny {reason:?})"),
         },
         EventBody::Question { question, .. } => format!("question({call}, {question:?})"),
-        EventBody::Answer { text } => format!("answer({call}, {text:?})"),
+        EventBody::Answer { text, .. } => format!("answer({call}, {text:?})"),
         EventBody::LimitHit { limit } => format!("limit_hit({})", limit.as_str()),
         EventBody::Retry { attempt, reason, .. } => format!("retry({attempt}, {reason:?})"),
         EventBody::Status { phase } => format!("status({})", word(phase)),

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bowline_agent::Memory;
 use bowline_agent::entry::{Entry, EntryKind, Wake};
-use bowline_agent::id::{AgentId, OpId, SessionId, Source};
+use bowline_agent::id::{AgentId, EntryId, OpId, SessionId, Source};
 use bowline_agent::journal::{Blobs, Inbox, Journal, JournalError, Pos, Seq, SessionLog, Store};
 use bowline_agent::op::{Decision, Op, OpKind};
 use bowline_agent::tool::Recovery;
@@ -100,12 +100,12 @@ impl World {
     /// Does what a person does, and those who watch over jobs: answers every question in the log
     /// that is not answered yet.
     pub(crate) fn attend(&self) {
-        let mut open: Vec<(AgentId, CallId, Wake)> = Vec::new();
+        let mut open: Vec<(AgentId, CallId, EntryId, Wake)> = Vec::new();
         for entry in self.log() {
             let agent = entry.agent;
             let over = match entry.kind {
                 EntryKind::CallWaiting(waiting) => {
-                    open.push((agent, waiting.call, waiting.wake));
+                    open.push((agent, waiting.call, entry.id, waiting.wake));
                     continue;
                 }
                 EntryKind::Decided(decided) => decided.call,
@@ -114,9 +114,10 @@ impl World {
                 EntryKind::CallEnded(ended) => ended.call,
                 _ => continue,
             };
-            open.retain(|(of, call, _)| (*of, call) != (agent, &over));
+            open.retain(|(of, call, ..)| (*of, call) != (agent, &over));
         }
-        for (agent, call, wake) in open {
+        for (agent, call, waiting, wake) in open {
+            let waiting = Some(waiting);
             let to = (agent != Self::session().root()).then_some(agent);
             let name = format!("{agent} {call}");
             match wake {
@@ -126,13 +127,13 @@ impl World {
                         true => Decision::Deny { reason: "no".to_owned() },
                         false => Decision::Allow {},
                     };
-                    self.post(&name, to, OpKind::Decide { call, decision });
+                    self.post(&name, to, OpKind::Decide { call, decision, waiting });
                 }
                 Wake::Answer { .. } => {
-                    self.post(&name, to, OpKind::Answer { call, text: "blue".to_owned() });
+                    self.post(&name, to, OpKind::Answer { call, text: "blue".to_owned(), waiting });
                 }
                 Wake::Job(_) => {
-                    self.post(&name, to, OpKind::Wake { call });
+                    self.post(&name, to, OpKind::Wake { call, waiting });
                 }
                 Wake::Agent { .. } | Wake::At(_) => {}
             }
