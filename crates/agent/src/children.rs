@@ -200,10 +200,7 @@ impl Children {
         let log = store.journal(id).read().await?;
         let copy = match child.from {
             From::Fork if log.is_empty() => {
-                let parent = store.journal(scope.meta.id).read().await?;
-                let blobs = store.blobs();
-                let (session, agent) = (scope.session.id, scope.meta.id);
-                Some(fork::copy_agent(session, agent, &parent, blobs)?)
+                Some(fork::copy_agent(&scope.session, &*store, scope.meta.id).await?)
             }
             From::Fork | From::Fresh => None,
         };

@@ -6,58 +6,96 @@ use std::sync::Arc;
 use bowline_llm::{CallId, Part};
 
 use crate::agent::{Agent, Fork};
-use crate::entry::{CallEnded, CallStatus, Entry, EntryKind, Origin};
+use crate::entry::{CallEnded, CallStatus, Entry, EntryKind, Origin, VERSION};
 use crate::error::AgentError;
-use crate::id::{AgentId, EntryId, SessionId};
-use crate::journal::{Blobs, JournalError, Pos};
+use crate::id::{AgentId, EntryId, SessionId, Source};
+use crate::journal::{Blobs, JournalError, SessionLog};
+use crate::session::Session;
 
 /// The entries with which a forked log begins.
 pub(crate) struct Copy {
     pub(crate) origin: Origin,
-    pub(crate) kinds: Vec<EntryKind>,
+    pub(crate) entries: Vec<Loose>,
     /// Large bodies that the entries refer to, and where they are; none if they are at hand.
     pub(crate) bodies: HashSet<String>,
     pub(crate) source: Arc<dyn Blobs>,
+}
+
+/// An entry that has no place in a log yet.
+#[derive(Clone)]
+pub(crate) struct Loose {
+    pub(crate) id: EntryId,
+    pub(crate) v: u32,
+    pub(crate) critical: bool,
+    pub(crate) kind: EntryKind,
+}
+
+impl Loose {
+    /// Makes a new entry.
+    pub(crate) fn new(kind: EntryKind, ids: &dyn Source) -> Self {
+        Self { id: EntryId::new(ids), v: VERSION, critical: false, kind }
+    }
+
+    /// Makes a copy of an entry, under an id of its own.
+    fn of(entry: &Entry, ids: &dyn Source) -> Self {
+        // What this version understands it writes in its own form, the rest as it came.
+        let is_known = !matches!(entry.kind, EntryKind::Unknown { .. });
+        let v = if is_known { VERSION } else { entry.v };
+        Self { v, critical: entry.critical, ..Self::new(entry.kind.clone(), ids) }
+    }
+
+    /// Returns what of it names another entry.
+    fn named(&mut self) -> Option<&mut EntryId> {
+        match &mut self.kind {
+            EntryKind::Decided(decided) => decided.waiting.as_mut(),
+            EntryKind::Answered(answered) => answered.waiting.as_mut(),
+            EntryKind::Woken(woken) => woken.waiting.as_mut(),
+            _ => None,
+        }
+    }
 }
 
 /// Copies the root's conversation of a session.
 pub(crate) fn copy_session(agent: &Agent, fork: &Fork, to: SessionId) -> Result<Copy, AgentError> {
     let root = fork.session.root();
     let own: Vec<_> = fork.entries.iter().filter(|(_, entry)| entry.agent == root).collect();
-    let (kinds, entry) = copy(fork.session, own.iter().map(|(_, entry)| entry), fork.at)?;
+    let (path, entry) = path(fork.session, own.iter().map(|(_, entry)| entry), fork.at)?;
+    let entries = copies(&path, &*agent.source);
     let pos = fork.entries.last().map(|(pos, _)| *pos).unwrap_or_default();
-    let bodies = kinds.iter().flat_map(bodies).collect();
+    let bodies = entries.iter().flat_map(|entry| bodies(&entry.kind)).collect();
     let origin = Origin {
         session: fork.session,
         agent: root,
         entry,
         pos,
         hash: fork.hash.clone(),
-        entries: kinds.len() as u64,
+        entries: entries.len() as u64,
     };
     debug_assert_ne!(fork.session, to);
-    Ok(Copy { origin, kinds, bodies, source: agent.store.blobs(fork.session) })
+    Ok(Copy { origin, entries, bodies, source: agent.store.blobs(fork.session) })
 }
 
-/// Copies an agent's conversation for a child of the same session.
-pub(crate) fn copy_agent(
-    session: SessionId,
+/// Copies an agent's conversation for a child of the same session, in whose log it is.
+pub(crate) async fn copy_agent(
+    session: &Session,
+    log: &dyn SessionLog,
     agent: AgentId,
-    entries: &[(Pos, Entry)],
-    source: Arc<dyn Blobs>,
 ) -> Result<Copy, AgentError> {
-    let (kinds, entry) = copy(session, entries.iter().map(|(_, entry)| entry), None)?;
-    let pos = entries.last().map(|(pos, _)| *pos).unwrap_or_default();
-    let origin = Origin { session, agent, entry, pos, hash: None, entries: kinds.len() as u64 };
-    Ok(Copy { origin, kinds, bodies: HashSet::new(), source })
+    let own = log.journal(agent).read().await?;
+    let (path, entry) = path(session.id, own.iter().map(|(_, entry)| entry), None)?;
+    let entries = copies(&path, &*session.source);
+    let pos = own.last().map(|(pos, _)| *pos).unwrap_or_default();
+    let (session, hash, count) = (session.id, None, entries.len() as u64);
+    let origin = Origin { session, agent, entry, pos, hash, entries: count };
+    Ok(Copy { origin, entries, bodies: HashSet::new(), source: log.blobs() })
 }
 
-/// Copies the path to an entry, or to the head, and ends what is open there.
-fn copy<'a>(
+/// Returns the path to an entry, or to the head, and where it ends.
+fn path<'a>(
     session: SessionId,
     entries: impl Iterator<Item = &'a Entry>,
     at: Option<EntryId>,
-) -> Result<(Vec<EntryKind>, EntryId), AgentError> {
+) -> Result<(Vec<&'a Entry>, EntryId), AgentError> {
     let mut by_id = HashMap::new();
     let mut head = None;
     for entry in entries {
@@ -72,20 +110,26 @@ fn copy<'a>(
     let mut next = Some(last);
     while let Some(id) = next {
         let entry = by_id.get(&id);
-        let entry = entry.ok_or_else(|| AgentError::NotFound(format!("entry {id}")))?;
+        let entry = *entry.ok_or_else(|| AgentError::NotFound(format!("entry {id}")))?;
         // What a later version thought critical, this one cannot copy without losing its meaning.
         if let (true, EntryKind::Unknown { kind, .. }) = (entry.critical, &entry.kind) {
             let why = format!("entry {id} is of the unknown kind {kind:?}");
             return Err(JournalError::ReadOnly { session, why }.into());
         }
-        path.push(&entry.kind);
+        path.push(entry);
         next = entry.parent;
     }
     path.reverse();
+    Ok((path, last))
+}
+
+/// Copies the entries of a path, and ends the calls that are open where it ends.
+fn copies(path: &[&Entry], ids: &dyn Source) -> Vec<Loose> {
     let mut open: Vec<CallId> = Vec::new();
-    let mut kinds = Vec::new();
-    for kind in path {
-        match kind {
+    let mut copies = Vec::new();
+    let mut renamed = HashMap::new();
+    for entry in path {
+        match &entry.kind {
             // What waited there waits for that session, not for this one.
             EntryKind::Created(_) | EntryKind::Posted(_) | EntryKind::Head(_) => continue,
             // What waited for its results there does not go on here.
@@ -96,13 +140,19 @@ fn copy<'a>(
             EntryKind::CallEnded(ended) => open.retain(|call| *call != ended.call),
             _ => {}
         }
-        kinds.push(kind.clone());
+        let mut copy = Loose::of(entry, ids);
+        renamed.insert(entry.id, copy.id);
+        if let Some(named) = copy.named() {
+            *named = renamed.get(named).copied().unwrap_or(*named);
+        }
+        copies.push(copy);
     }
     for call in open {
         let why = "skipped: this conversation was forked while the call was open";
-        kinds.push(EntryKind::CallEnded(CallEnded::unheard(call, CallStatus::Skipped, why)));
+        let ended = CallEnded::unheard(call, CallStatus::Skipped, why);
+        copies.push(Loose::new(EntryKind::CallEnded(ended), ids));
     }
-    Ok((kinds, last))
+    copies
 }
 
 /// Returns the hashes of the large bodies that an entry refers to.

@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -27,11 +28,11 @@ use crate::children::{Children, Work};
 use crate::conversation::{CallState, Conversation, OpenRun, hash_text, hash_tools};
 use crate::entry::{
     Created, Entry, EntryKind, LimitHit, Recorded, RunStarted, SystemChanged, Tools, ToolsChanged,
-    UserSaid, VERSION, Via,
+    UserSaid, Via,
 };
 use crate::error::AgentError;
 use crate::event::{AgentMeta, EventBody, Phase};
-use crate::fork::Copy;
+use crate::fork::{Copy, Loose};
 use crate::handle::State;
 use crate::hub::Live;
 use crate::id::{AgentId, EntryId, RunId};
@@ -335,30 +336,17 @@ impl Turn {
         kinds: Vec<EntryKind>,
         active: Option<Duration>,
     ) -> Result<Vec<Entry>, Halt> {
+        let ids = &*self.session.source;
         let mut all = Vec::with_capacity(kinds.len() + 1);
         if self.conversation.seq().0 == 0 {
-            all.push(EntryKind::Created(self.created.clone()));
-            all.extend(self.copy.iter().flat_map(|copy| copy.kinds.iter().cloned()));
+            all.push(Loose::new(EntryKind::Created(self.created.clone()), ids));
+            all.extend(self.copy.iter().flat_map(|copy| copy.entries.iter().cloned()));
         }
-        all.extend(kinds);
-        let mut parent = self.conversation.head();
-        let at = self.session.source.now();
-        let mut entries: Vec<Entry> = Vec::with_capacity(all.len());
-        for kind in all {
-            let id = EntryId::new(&*self.session.source);
+        for kind in kinds {
             let kind = body::put_aside(kind, &*self.log.blobs()).await?;
-            entries.push(Entry {
-                v: VERSION,
-                id,
-                parent,
-                at,
-                agent: self.meta.id,
-                critical: false,
-                active_ms: None,
-                kind,
-            });
-            parent = Some(id);
+            all.push(Loose::new(kind, ids));
         }
+        let mut entries = follow(self.conversation.head(), all, self.meta.id, ids.now());
         if let (Some(last), Some(active)) = (entries.last_mut(), active) {
             last.active_ms = Some(u64::try_from(active.as_millis()).unwrap_or(u64::MAX));
         }
@@ -440,18 +428,24 @@ async fn until(time: Option<Instant>) {
 
 /// Returns the conversation of a fork as it will be with its first commit.
 fn foretell(session: &Session, agent: AgentId, created: &Created, copy: &Copy) -> Conversation {
-    let created = EntryKind::Created(created.clone());
-    let at = session.source.now();
-    let mut parent = None;
-    let entries: Vec<Entry> = std::iter::once(&created)
-        .chain(&copy.kinds)
-        .map(|kind| {
-            let (id, kind) = (EntryId::new(&*session.source), kind.clone());
-            let parent = parent.replace(id);
-            Entry { v: VERSION, id, parent, at, agent, critical: false, active_ms: None, kind }
-        })
-        .collect();
-    Conversation::replay(&entries)
+    let ids = &*session.source;
+    let mut all = vec![Loose::new(EntryKind::Created(created.clone()), ids)];
+    all.extend(copy.entries.iter().cloned());
+    Conversation::replay(&follow(None, all, agent, ids.now()))
+}
+
+/// Puts entries into a log, one behind the other.
+fn follow(
+    mut parent: Option<EntryId>,
+    entries: Vec<Loose>,
+    agent: AgentId,
+    at: Timestamp,
+) -> Vec<Entry> {
+    let place = |Loose { id, v, critical, kind }| {
+        let parent = parent.replace(id);
+        Entry { v, id, parent, at, agent, critical, active_ms: None, kind }
+    };
+    entries.into_iter().map(place).collect()
 }
 
 fn look(conversation: &Conversation, agent: &Agent, phase: Phase) -> State {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bowline_agent::entry::{CallStatus, Entry, EntryKind};
-use bowline_agent::id::EntryId;
+use bowline_agent::id::{EntryId, SystemSource};
 use bowline_agent::journal::{Pos, Store as _};
 use bowline_agent::op::Op;
 use bowline_agent::tool::{Toolbox, tool_fn};
@@ -182,6 +182,37 @@ fn a_known_kind_that_cannot_be_read_is_kept_and_critical() {
     let (newer, text) = entry("canceled", 2, r#"{ "reason" : "user" }"#);
     assert!(matches!(newer.kind, EntryKind::Unknown { .. }) && !newer.critical);
     assert_eq!(serde_json::to_string(&newer).unwrap(), text);
+}
+
+// A fork says what its origin says, also what only a later version understands.
+#[tokio::test]
+async fn what_a_later_version_wrote_is_forked_as_it_is() {
+    let model = ScriptedModel::new([Reply::text("a"), Reply::text("b")]);
+    let store = Memory::default();
+    let handle = agent(&model, &store).start();
+    handle.prompt("a").await.unwrap();
+    let mut origin = entries(&store, &handle).await;
+    let later = |kind: &str| {
+        let data = bowline_llm::RawJson::parse(r#"{ "of" : "later" }"#).unwrap();
+        EntryKind::Unknown { kind: kind.to_owned(), data }
+    };
+    let mut add = |v: u32, kind: EntryKind| {
+        let (pos, last) = origin.last().unwrap().clone();
+        let id = EntryId::new(&SystemSource);
+        origin.push((Pos(pos.0 + 1), Entry { v, id, parent: Some(last.id), kind, ..last }));
+    };
+    add(1, later("dreamt"));
+    add(7, later("user"));
+    let fork = Fork { session: handle.session_id(), entries: origin, hash: None, at: None };
+    let fork = agent(&model, &store).fork(fork).await.unwrap();
+    fork.prompt("b").await.unwrap();
+    let forked = entries(&store, &fork).await;
+    let unknown = forked.iter().filter_map(|(_, entry)| match &entry.kind {
+        EntryKind::Unknown { kind, data } => Some((entry.v, kind.as_str(), data.as_str())),
+        _ => None,
+    });
+    let data = r#"{ "of" : "later" }"#;
+    assert_eq!(unknown.collect::<Vec<_>>(), [(1, "dreamt", data), (7, "user", data)]);
 }
 
 // Logs and inboxes were written before a wake could name the wait it is for.

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use bowline_agent::children::{Child, From};
-use bowline_agent::entry::{Ending, EntryKind};
+use bowline_agent::entry::{Ending, EntryKind, Wake};
 use bowline_agent::event::EventBody;
 use bowline_agent::id::SessionId;
 use bowline_agent::id::SystemSource;
 use bowline_agent::journal::JournalError;
-use bowline_agent::tool::{ToolContext, Toolbox};
+use bowline_agent::op::OpKind;
+use bowline_agent::tool::{ToolContext, ToolOutput, Toolbox};
 use bowline_agent::{AgentError, Fork, SessionHandle};
 use bowline_llm::scripted::{Gate, Reply};
 use bowline_llm::{ErrorKind, Message, ModelError, RawJson, text_of};
@@ -315,6 +316,32 @@ async fn a_fork_may_begin_at_an_earlier_entry() {
     let nowhere = Some(bowline_agent::id::EntryId::new(&SystemSource));
     let missing = stage.agent.fork(Fork { at: nowhere, ..origin }).await;
     assert!(matches!(missing, Err(AgentError::NotFound(_))));
+}
+
+// The entries of a fork have ids of their own: what names one of them names its copy.
+#[tokio::test]
+async fn what_was_decided_is_about_the_same_wait_in_a_fork() {
+    let stage = stage([Reply::call("asks", "{}"), Reply::text("a"), Reply::text("b")]).with(tool(
+        "asks",
+        |_, cx: ToolContext| async move {
+            Ok(match cx.wake {
+                None => ToolOutput::Waiting(Wake::Job("1".to_owned())),
+                Some(_) => "woken".into(),
+            })
+        },
+    ));
+    let handle = stage.start();
+    let run = handle.prompt("one");
+    let state = handle.wait_for(|state| !state.waiting_calls.is_empty()).await.unwrap();
+    let waiting = Some(state.waiting_calls[0].1.entry);
+    handle.submit(OpKind::Wake { call: "call_1".into(), waiting }).await.unwrap();
+    hear(run).await;
+    let fork = stage.agent.fork(fork_of(&handle).await).await.unwrap();
+    hear(fork.prompt("two")).await;
+    let forked = log_of(fork.session_id()).await;
+    let find = |name| forked.iter().find(|(_, entry)| entry.kind.name() == name).unwrap();
+    let EntryKind::Woken(woken) = &find("woken").1.kind else { panic!() };
+    assert_eq!(woken.waiting, Some(find("call_waiting").1.id));
 }
 
 #[tokio::test]
