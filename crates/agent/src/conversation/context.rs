@@ -11,8 +11,8 @@ use bowline_llm::{
 };
 
 use crate::entry::{
-    AssistantSaid, Broken, CallEnded, CallStatus, Created, Ending, Entry, EntryKind, RunError,
-    RunErrorKind, RunStarted, Via, Wake,
+    AssistantSaid, Broken, CallEnded, CallStarted, CallStatus, CallWaiting, Created, Custom,
+    Ending, Entry, EntryKind, LimitHit, RunError, RunErrorKind, RunStarted, UserSaid, Via, Wake,
 };
 use crate::id::EntryId;
 use crate::memory::hex;
@@ -59,88 +59,31 @@ impl Context {
         match &entry.kind {
             EntryKind::Created(created) => self.created = Some(created.clone()),
             EntryKind::RunStarted(started) => self.start_run(started),
-            EntryKind::User(said) => {
-                self.deliver(said.op);
-                match said.via {
-                    Via::Context => {
-                        self.preface = Some(Arc::clone(&said.message));
-                        self.is_placed = true;
-                    }
-                    Via::Continue => self.go_on(&said.message),
-                    Via::Prompt | Via::Turn => {
-                        if let (Some(run), Via::Prompt) = (&mut self.run, said.via)
-                            && run.prompt.is_none()
-                        {
-                            run.prompt = said.op;
-                        }
-                        if self.run.is_none() {
-                            self.skip_open_calls();
-                        }
-                        self.say(Arc::clone(&said.message));
-                    }
-                    Via::Steer | Via::Queue | Via::FollowUp | Via::WrapUp => {
-                        self.say(Arc::clone(&said.message));
-                    }
-                }
-            }
+            EntryKind::User(said) => self.hear(said),
             EntryKind::Posted(op) => {
                 if let Some(run) = &mut self.run {
                     run.pending.push(op.clone());
                 }
             }
             EntryKind::Assistant(said) => self.reply(said),
-            EntryKind::CallStarted(started) => {
-                // A call that was woken starts again, and is still one call.
-                let again = self.call_mut(&started.call).is_some_and(|call| {
-                    if let (true, CallState::Woken(waked)) = (call.started, &call.state) {
-                        call.waked = Some(waked.clone());
-                    }
-                    std::mem::replace(&mut call.started, true)
-                });
-                if self.set_state(&started.call, CallState::Started)
-                    && let Some(call) = self.call_mut(&started.call)
-                {
-                    call.rewritten.clone_from(&started.arguments);
-                }
-                if let (false, Some(run)) = (again, &mut self.run) {
-                    run.tool_calls += 1;
-                }
-            }
-            EntryKind::CallWaiting(waiting) => {
-                let state = Waiting { entry: entry.id, wake: waiting.wake.clone() };
-                self.set_state(&waiting.call, CallState::Waiting(state));
-                if let Some(call) = self.call_mut(&waiting.call) {
-                    call.waked = None;
-                    // It has happened before the call could say that it waits for it.
-                    let happens =
-                        matches!(waiting.wake, Wake::Agent { .. } | Wake::Job(_) | Wake::At(_));
-                    if call.early && happens && call.is_open() {
-                        call.early = false;
-                        call.state = CallState::Woken(Waked::Happened);
-                    }
-                }
-            }
+            EntryKind::CallStarted(started) => self.start_call(started),
+            EntryKind::CallWaiting(waiting) => self.suspend_call(entry.id, waiting),
             EntryKind::Decided(decided) => {
                 self.deliver(decided.op);
-                self.wake(&decided.call, decided.waiting, Waked::Decided(decided.decision.clone()));
+                let waked = Waked::Decided(decided.decision.clone());
+                self.wake(&decided.call, decided.waiting, waked);
             }
             EntryKind::Answered(answered) => {
                 self.deliver(answered.op);
-                self.wake(&answered.call, answered.waiting, Waked::Answered(answered.text.clone()));
+                let waked = Waked::Answered(answered.text.clone());
+                self.wake(&answered.call, answered.waiting, waked);
             }
             EntryKind::Woken(woken) => {
                 self.deliver(woken.op);
                 self.wake(&woken.call, woken.waiting, Waked::Happened);
             }
             EntryKind::CallEnded(ended) => self.end_call(ended),
-            EntryKind::LimitHit(hit) => {
-                if let Some(run) = &mut self.run {
-                    run.limit = Some(hit.clone());
-                }
-                if let Some(message) = &hit.wrap_up {
-                    self.say(Arc::clone(message));
-                }
-            }
+            EntryKind::LimitHit(hit) => self.hit(hit),
             EntryKind::Canceled(canceled) => {
                 self.deliver(canceled.op);
                 if let Some(run) = &mut self.run {
@@ -155,15 +98,7 @@ impl Context {
                 self.tools_hash = hash_tools(&changed.tools.0);
                 self.tools = changed.tools.0.clone();
             }
-            EntryKind::Custom(custom) => {
-                let data = custom.data.clone();
-                if let Some(of_name) = self.records.get_mut(custom.name.as_str()) {
-                    of_name.push_back_mut(data);
-                } else {
-                    let first = std::iter::once(data).collect();
-                    self.records.insert_mut(custom.name.as_str().into(), first);
-                }
-            }
+            EntryKind::Custom(custom) => self.record(custom),
             // The run is taken by whoever folds its end into the totals; money is folded there too.
             EntryKind::RunEnded(_)
             | EntryKind::ExternalUsage(_)
@@ -300,6 +235,32 @@ impl Context {
         });
     }
 
+    /// Takes in what was said to the model, however it came.
+    fn hear(&mut self, said: &UserSaid) {
+        self.deliver(said.op);
+        match said.via {
+            Via::Context => {
+                self.preface = Some(Arc::clone(&said.message));
+                self.is_placed = true;
+            }
+            Via::Continue => self.go_on(&said.message),
+            Via::Prompt | Via::Turn => {
+                if let (Some(run), Via::Prompt) = (&mut self.run, said.via)
+                    && run.prompt.is_none()
+                {
+                    run.prompt = said.op;
+                }
+                if self.run.is_none() {
+                    self.skip_open_calls();
+                }
+                self.say(Arc::clone(&said.message));
+            }
+            Via::Steer | Via::Queue | Via::FollowUp | Via::WrapUp => {
+                self.say(Arc::clone(&said.message));
+            }
+        }
+    }
+
     fn say(&mut self, message: Arc<UserMessage>) {
         self.answer.clear();
         self.goes_on = false;
@@ -400,6 +361,37 @@ impl Context {
         self.answer.push(Arc::clone(&said.message));
     }
 
+    fn start_call(&mut self, started: &CallStarted) {
+        // A call that was woken starts again, and is still one call.
+        let again = self.call_mut(&started.call).is_some_and(|call| {
+            if let (true, CallState::Woken(waked)) = (call.started, &call.state) {
+                call.waked = Some(waked.clone());
+            }
+            std::mem::replace(&mut call.started, true)
+        });
+        if self.set_state(&started.call, CallState::Started)
+            && let Some(call) = self.call_mut(&started.call)
+        {
+            call.rewritten.clone_from(&started.arguments);
+        }
+        if let (false, Some(run)) = (again, &mut self.run) {
+            run.tool_calls += 1;
+        }
+    }
+
+    /// Lets a call wait, unless what it waits for has happened before it could say so.
+    fn suspend_call(&mut self, entry: EntryId, waiting: &CallWaiting) {
+        let wake = waiting.wake.clone();
+        let happens = matches!(wake, Wake::Agent { .. } | Wake::Job(_) | Wake::At(_));
+        self.set_state(&waiting.call, CallState::Waiting(Waiting { entry, wake }));
+        let Some(call) = self.call_mut(&waiting.call) else { return };
+        call.waked = None;
+        if call.early && happens && call.is_open() {
+            call.early = false;
+            call.state = CallState::Woken(Waked::Happened);
+        }
+    }
+
     fn end_call(&mut self, ended: &CallEnded) {
         if let (CallStatus::Denied, Some(run)) = (ended.status, &mut self.run) {
             run.denials.push(ended.call.clone());
@@ -436,6 +428,25 @@ impl Context {
         for message in std::mem::take(&mut self.deferred) {
             self.push(message);
             self.last = Last::Said;
+        }
+    }
+
+    fn hit(&mut self, hit: &LimitHit) {
+        if let Some(run) = &mut self.run {
+            run.limit = Some(hit.clone());
+        }
+        if let Some(message) = &hit.wrap_up {
+            self.say(Arc::clone(message));
+        }
+    }
+
+    fn record(&mut self, custom: &Custom) {
+        let data = custom.data.clone();
+        if let Some(of_name) = self.records.get_mut(custom.name.as_str()) {
+            of_name.push_back_mut(data);
+        } else {
+            let first = std::iter::once(data).collect();
+            self.records.insert_mut(custom.name.as_str().into(), first);
         }
     }
 

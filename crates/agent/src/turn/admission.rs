@@ -81,20 +81,7 @@ impl Round {
         let mut ahead: Vec<Access> = Vec::new();
         for (call, kept) in std::mem::take(&mut self.calls) {
             let id = call.id().clone();
-            if call.is_cut {
-                admitted.kinds.push(ended(id, CallStatus::Error, result::CUT));
-                continue;
-            }
-            let known = kept.map_or_else(
-                || {
-                    self.reviewer
-                        .desk
-                        .prepare(&call.call.name, call.arguments())
-                        .map(|new| (new, None))
-                },
-                Ok,
-            );
-            let (prepared, passed) = match known {
+            let (prepared, passed) = match self.known(&call, kept) {
                 Ok(known) => known,
                 Err((status, why)) => {
                     admitted.kinds.push(ended(id, status, &why));
@@ -136,6 +123,18 @@ impl Round {
             }
         }
         admitted
+    }
+
+    /// Returns a call as it was prepared, before or now, or how it ends because it cannot be.
+    fn known(&self, call: &Call, kept: Option<Kept>) -> Result<Kept, (CallStatus, String)> {
+        if call.is_cut {
+            return Err((CallStatus::Error, result::CUT.to_owned()));
+        }
+        if let Some(kept) = kept {
+            return Ok(kept);
+        }
+        let prepared = self.reviewer.desk.prepare(&call.call.name, call.arguments())?;
+        Ok((prepared, None))
     }
 
     fn fits(&self, access: &Access, ready: &[Ready], ahead: &[Access]) -> bool {
