@@ -146,6 +146,10 @@ pub enum EventBody {
     ToolOutput {
         /// What it shows.
         text: String,
+        /// How many bytes before the text were left out, because the tool showed them faster than
+        /// they could be told.
+        #[serde(skip_serializing_if = "is_zero")]
+        omitted: u64,
     },
     /// A call is over.
     ToolEnd {
@@ -319,6 +323,11 @@ impl Serialize for RunEnd {
         end.serialize_field("denials", &self.denials)?;
         end.end()
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over the field as it is")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 #[expect(clippy::ref_option, reason = "serde hands over the field as it is")]

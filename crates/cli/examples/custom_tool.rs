@@ -77,7 +77,7 @@ async fn main() -> support::Result {
     while let Some(event) = run.next().await {
         match &event.body {
             EventBody::ToolCall { name, arguments } => println!("call    {name} {arguments}"),
-            EventBody::ToolOutput { text } => println!("output  {text}"),
+            EventBody::ToolOutput { text, .. } => println!("output  {text}"),
             EventBody::ToolEnd { status, content, .. } => {
                 println!("{:<8}{}", status.as_str(), text_of(content));
             }

@@ -49,7 +49,7 @@ async fn run(
     let outcome = handle
         .prompt(message)
         .run_with_callback(|event| match &event.body {
-            EventBody::ToolOutput { text } => emit(Event::Token(text.clone())),
+            EventBody::ToolOutput { text, .. } => emit(Event::Token(text.clone())),
             EventBody::ToolCall { .. } if event.agent.depth == 0 => emit(Event::ToolCall),
             EventBody::ToolEnd { .. } if event.agent.depth == 0 => emit(Event::ToolResult),
             _ => {}

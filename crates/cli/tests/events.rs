@@ -281,7 +281,8 @@ fn bodies() -> Vec<EventBody> {
         EventBody::ToolCallDelta { index: 0, name: Some(text()), arguments: text() },
         EventBody::ToolCall { name: text(), arguments: text() },
         EventBody::ToolStart { name: text(), arguments: Some(text()) },
-        EventBody::ToolOutput { text: text() },
+        EventBody::ToolOutput { text: text(), omitted: 0 },
+        EventBody::ToolOutput { text: text(), omitted: 512 },
         EventBody::ToolEnd {
             name: text(),
             status: CallStatus::Interrupted,

@@ -1,5 +1,6 @@
 //! What a running tool sees of the agent that runs it.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use crate::children::Children;
 use crate::event::AgentMeta;
 use crate::id::{SessionId, Source};
 use crate::op::Decision;
+use crate::redact::Redaction;
 
 use super::ToolError;
 
@@ -59,9 +61,10 @@ pub enum Waked {
 }
 
 impl ToolContext {
-    /// Shows a person what the tool is doing; the model never sees it.
+    /// Shows a person what the tool is doing; the model never sees it. Of what is said faster than
+    /// anybody can hear it, only the newest part is shown.
     pub fn output(&self, text: impl Into<String>) {
-        self.scope.say(ScopeMessage::Output(text.into()));
+        self.scope.say(ScopeMessage::Output(Piece { text: text.into(), omitted: 0 }));
     }
 
     /// Reports what the tool itself spent on models. It counts as the agent's, but not as part of
@@ -130,11 +133,41 @@ impl fmt::Debug for ToolContext {
 /// After so many messages that nobody has heard yet, more output joins the last one.
 const UNHEARD: usize = 256;
 
+/// After so many bytes that nobody has heard yet, too. No piece that is heard is longer.
+const UNHEARD_BYTES: usize = 65_536;
+
 /// What a tool says while it runs.
 #[derive(Debug)]
 pub(crate) enum ScopeMessage {
-    Output(String),
+    Output(Piece),
     Usage(Usage, Option<f64>),
+}
+
+/// A piece of what a tool shows.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    pub(crate) text: String,
+    /// How many bytes before the text were left out.
+    pub(crate) omitted: u64,
+}
+
+impl Piece {
+    /// Leaves out all but the newest part. Half a secret could not be recognised any more, so what
+    /// is secret is replaced before.
+    fn fit(&mut self, redaction: &Redaction) {
+        if self.text.len() <= UNHEARD_BYTES {
+            return;
+        }
+        if let Cow::Owned(clean) = redaction.apply(&self.text) {
+            self.text = clean;
+        }
+        let mut from = self.text.len().saturating_sub(UNHEARD_BYTES);
+        while !self.text.is_char_boundary(from) {
+            from += 1;
+        }
+        self.text.drain(..from);
+        self.omitted += from as u64;
+    }
 }
 
 /// Something recorded: its name and its content.
@@ -149,6 +182,7 @@ pub(crate) struct CallScope {
     // Says that there is something to hear of the call.
     speaks: mpsc::UnboundedSender<CallId>,
     recorded: Records,
+    redaction: Redaction,
     own: Mutex<Own>,
 }
 
@@ -159,11 +193,34 @@ struct Own {
     records: Vec<Record>,
     // Kept here and not in the channel, so that all of it is at hand when the call ends.
     said: VecDeque<ScopeMessage>,
+    // How many bytes of output are in there.
+    unheard: usize,
 }
 
 impl Own {
     fn named(&self, name: &str) -> impl DoubleEndedIterator<Item = &RawJson> {
         self.records.iter().filter(move |(known, _)| **known == *name).map(|(_, data)| data)
+    }
+
+    /// Joins more output to the last, if that is far from being heard: a tool that talks faster than
+    /// the loop listens is heard in larger pieces, and then not whole. Tells whether it did.
+    fn join(&mut self, more: &Piece, redaction: &Redaction) -> bool {
+        if self.said.len() < UNHEARD && self.unheard < UNHEARD_BYTES {
+            return false;
+        }
+        let last = self.said.iter_mut().rev().find_map(|message| match message {
+            ScopeMessage::Output(last) => Some(last),
+            ScopeMessage::Usage(..) => None,
+        });
+        let Some(last) = last else { return false };
+        let before = last.text.len();
+        last.text.push_str(&more.text);
+        // Not each time, so that it costs nothing to speak of.
+        if last.text.len() > 2 * UNHEARD_BYTES {
+            last.fit(redaction);
+        }
+        self.unheard = self.unheard - before + last.text.len();
+        true
     }
 }
 
@@ -172,8 +229,9 @@ impl CallScope {
         call: CallId,
         speaks: mpsc::UnboundedSender<CallId>,
         recorded: Records,
+        redaction: Redaction,
     ) -> Self {
-        Self { call, speaks, recorded, own: Mutex::default() }
+        Self { call, speaks, recorded, redaction, own: Mutex::default() }
     }
 
     /// Closes the scope and returns what the tool recorded.
@@ -185,27 +243,36 @@ impl CallScope {
 
     /// Takes the first thing said and not yet heard.
     pub(crate) fn hear(&self) -> Option<ScopeMessage> {
-        self.lock().said.pop_front()
+        let mut own = self.lock();
+        let mut first = own.said.pop_front();
+        if let Some(ScopeMessage::Output(piece)) = &mut first {
+            own.unheard -= piece.text.len();
+            piece.fit(&self.redaction);
+        }
+        first
     }
 
     /// Takes all that was said and not yet heard.
     pub(crate) fn hear_all(&self) -> VecDeque<ScopeMessage> {
-        std::mem::take(&mut self.lock().said)
+        std::iter::from_fn(|| self.hear()).collect()
     }
 
-    fn say(&self, message: ScopeMessage) {
+    fn say(&self, mut message: ScopeMessage) {
         let mut own = self.lock();
-        // A tool that talks faster than the loop listens is heard in larger pieces.
-        if own.said.len() >= UNHEARD
-            && !own.is_closed
-            && let ScopeMessage::Output(more) = &message
-            && let Some(ScopeMessage::Output(last)) = own.said.back_mut()
-        {
-            last.push_str(more);
+        if own.is_closed {
             return;
         }
+        if let ScopeMessage::Output(more) = &mut message {
+            if own.join(more, &self.redaction) {
+                return;
+            }
+            more.fit(&self.redaction);
+        }
         // The loop that listens may be gone; then nobody is left to tell.
-        if !own.is_closed && self.speaks.send(self.call.clone()).is_ok() {
+        if self.speaks.send(self.call.clone()).is_ok() {
+            if let ScopeMessage::Output(piece) = &message {
+                own.unheard += piece.text.len();
+            }
             own.said.push_back(message);
         }
     }
@@ -251,7 +318,7 @@ impl ToolContext {
             wake: None,
             children: Children::none(),
             source,
-            scope: Arc::new(CallScope::new(call, speaks, Records::default())),
+            scope: Arc::new(CallScope::new(call, speaks, Records::default(), Redaction::default())),
         }
     }
 }

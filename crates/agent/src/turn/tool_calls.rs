@@ -14,7 +14,7 @@ use crate::entry::{CallEnded, CallStatus, CallWaiting, Custom, Ending, EntryKind
 use crate::event::{EventBody, Phase};
 use crate::hub::Live;
 use crate::limits::LimitKind;
-use crate::tool::{CallScope, Prepared, ScopeMessage, ToolContext, ToolError, ToolOutput};
+use crate::tool::{CallScope, Piece, Prepared, ScopeMessage, ToolContext, ToolError, ToolOutput};
 
 use super::admission::{Admitted, Desk, Ready, Reviewer, Round};
 use super::batch::{Batch, Happening, Landed, Landing, Start};
@@ -239,9 +239,9 @@ impl Turn {
     fn put_in_flight(&mut self, batch: &mut Batch, ready: Ready) {
         let Ready { call, prepared, wake } = ready;
         let Prepared { access, deadline, run, .. } = prepared;
-        let scope =
-            CallScope::new(call.clone(), batch.voice(), self.conversation.records().clone());
-        let scope = Arc::new(scope);
+        let (records, redaction) =
+            (self.conversation.records().clone(), self.agent.redaction.clone());
+        let scope = Arc::new(CallScope::new(call.clone(), batch.voice(), records, redaction));
         // A call that waited has its sub-agents still.
         let children = self.waiting.remove(&call).unwrap_or_else(|| {
             let (session, meta) = (Arc::clone(&self.session), Arc::clone(&self.meta));
@@ -330,9 +330,9 @@ impl Turn {
 
     async fn heard(&mut self, call: CallId, message: ScopeMessage) -> Result<(), Halt> {
         match message {
-            ScopeMessage::Output(text) => {
+            ScopeMessage::Output(Piece { text, omitted }) => {
                 let text = self.agent.redaction.apply(&text).into_owned();
-                let body = EventBody::ToolOutput { text };
+                let body = EventBody::ToolOutput { text, omitted };
                 self.say(Live { call_id: Some(call), ..body.into() });
                 Ok(())
             }

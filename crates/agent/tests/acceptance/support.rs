@@ -248,7 +248,7 @@ fn line(event: &Event, root: Option<AgentId>, ops: &mut Vec<OpId>) -> String {
         EventBody::ToolStart { arguments: Some(arguments), .. } => {
             format!("tool_start({call}, {arguments})")
         }
-        EventBody::ToolOutput { text } => format!("tool_output({call}, {text:?})"),
+        EventBody::ToolOutput { text, .. } => format!("tool_output({call}, {text:?})"),
         EventBody::ToolEnd { status, .. } => format!("tool_end({call}, {})", status.as_str()),
         EventBody::MessageAdded { message } => format!("added({})", message_line(message)),
         EventBody::TurnEnd { finish, .. } => format!("turn_end({})", word(finish)),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bowline_agent::Agent;
+use bowline_agent::{Agent, Redaction};
 use bowline_agent::conversation::Conversation;
 use bowline_agent::entry::{Ending, EntryKind, RunErrorKind};
 use bowline_agent::event::EventBody;
@@ -15,7 +15,7 @@ use bowline_llm::{Message, Part, text_of};
 use pretty_assertions::assert_eq;
 
 use crate::support::{
-    Latch, conversation, echo, hear, hear_with, held, lines, log_of, stage, tool, usage,
+    Latch, Told, conversation, echo, hear, hear_with, held, lines, log_of, stage, tool, usage,
 };
 
 // F011, F097
@@ -544,7 +544,7 @@ async fn the_result_of_a_call_may_hold_more_than_text() {
     assert_eq!(results[0].content[1], part);
 }
 
-// A tool that talks without end is heard in pieces, and nothing it says is lost.
+// A tool that says many little things at once is heard in pieces, and nothing it says is lost.
 #[tokio::test]
 async fn what_a_talkative_tool_says_is_joined_and_not_lost() {
     let stage = stage([Reply::call("talks", "{}"), Reply::text("done")]);
@@ -559,10 +559,78 @@ async fn what_a_talkative_tool_says_is_joined_and_not_lost() {
         .events
         .iter()
         .filter_map(|event| match &event.body {
-            EventBody::ToolOutput { text } => Some(text.as_str()),
+            EventBody::ToolOutput { text, .. } => Some(text.as_str()),
             _ => None,
         })
         .collect();
     assert!(said.len() < 1_000, "{} pieces", said.len());
     assert_eq!(said.concat().len(), 10_000);
+}
+
+/// Returns what a run told of what tools showed, piece by piece, and how much was left out before
+/// each.
+fn shown(told: &Told) -> Vec<(&str, u64)> {
+    let shown = told.events.iter().filter_map(|event| match &event.body {
+        EventBody::ToolOutput { text, omitted } => Some((text.as_str(), *omitted)),
+        _ => None,
+    });
+    shown.collect()
+}
+
+// What nobody can listen to as fast as it is said does not fill the memory: the newest part is told,
+// and how much is missing before it.
+#[tokio::test]
+async fn of_a_flood_of_output_the_newest_part_is_told() {
+    // Two bytes each, so that no cut falls between them by chance.
+    let line = format!("x{}\n", "é".repeat(500));
+    let said = line.repeat(10_000);
+    for pieces in [10_000, 10, 1] {
+        let whole = Arc::new(said.clone());
+        let talks = tool("talks", move |_, cx: ToolContext| {
+            let whole = Arc::clone(&whole);
+            async move {
+                let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+                for piece in lines.chunks(10_000 / pieces) {
+                    cx.output(piece.concat());
+                    // What a tool spends is heard however much it says.
+                    cx.report_usage(usage(1, 0), None);
+                }
+                cx.output("the end");
+                Ok("said".into())
+            }
+        });
+        let stage = stage([Reply::call("talks", "{}"), Reply::text("done")]).with(talks);
+        let told = hear_with(stage.agent.prompt("go"), usage(pieces as u64, 0)).await;
+        let shown = shown(&told);
+        let kept: usize = shown.iter().map(|(text, _)| text.len()).sum();
+        let omitted: u64 = shown.iter().map(|(_, omitted)| omitted).sum();
+        assert!(shown.iter().all(|(text, _)| text.len() <= 65_536), "of {pieces} pieces");
+        assert!(kept <= 4 * 65_536, "{kept} bytes of {pieces} pieces");
+        assert_eq!(kept as u64 + omitted, (said.len() + "the end".len()) as u64);
+        let mut told = shown.iter().rev().map(|(text, _)| *text);
+        let mut end = told.next().unwrap().to_owned();
+        if end == "the end" {
+            end.insert_str(0, told.next().unwrap());
+        }
+        assert!(format!("{said}the end").ends_with(&end), "of {pieces} pieces");
+    }
+}
+
+// A cut through a secret would leave a part of it that nobody recognises.
+#[tokio::test]
+async fn a_flood_of_secrets_shows_no_part_of_one() {
+    let secret = "very-secret-value";
+    let talks = tool("talks", move |_, cx: ToolContext| async move {
+        for _ in 0..1_000 {
+            cx.output(secret.repeat(100));
+        }
+        cx.output(secret.repeat(100_000));
+        Ok("said".into())
+    });
+    let stage = stage([Reply::call("talks", "{}"), Reply::text("done")])
+        .with(talks)
+        .change(|agent| agent.redaction = Redaction::new([("KEY".to_owned(), secret.into())]));
+    let told = stage.play().await;
+    assert!(shown(&told).iter().any(|(_, omitted)| *omitted > 0));
+    assert!(shown(&told).iter().all(|(text, _)| !text.contains("value")));
 }
