@@ -140,7 +140,7 @@ impl Agent {
     ///
     /// # Errors
     /// [`AgentError::Journal`] if the log has no such entry.
-    pub async fn fork(&self, origin: Fork) -> Result<SessionHandle, AgentError> {
+    pub async fn fork(&self, origin: ForkPoint) -> Result<SessionHandle, AgentError> {
         let id = SessionId::new(&*self.source);
         let copy = fork::copy_session(self, &origin, id)?;
         session::start_with(self, id, copy).await
@@ -162,9 +162,9 @@ impl fmt::Debug for Agent {
     }
 }
 
-/// A conversation to fork.
+/// Where a fork begins: in which conversation, and how far along it.
 #[derive(Debug, Clone)]
-pub struct Fork {
+pub struct ForkPoint {
     /// The session.
     pub session: SessionId,
     /// Its entries, as [`SessionLog::read`](crate::journal::SessionLog::read) gives them.

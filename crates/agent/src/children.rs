@@ -96,12 +96,12 @@ pub struct Child {
     /// What to call it in events.
     pub label: Option<String>,
     /// How its conversation begins.
-    pub from: From,
+    pub beginning: Beginning,
 }
 
 /// How a sub-agent's conversation begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum From {
+pub enum Beginning {
     /// Empty.
     #[default]
     Fresh,
@@ -198,11 +198,11 @@ impl Children {
         }
         let store = scope.session.log().ok_or(AgentError::ScopeClosed)?;
         let log = store.journal(id).read().await?;
-        let copy = match child.from {
-            From::Fork if log.is_empty() => {
+        let copy = match child.beginning {
+            Beginning::Fork if log.is_empty() => {
                 Some(fork::copy_agent(&scope.session, &*store, scope.meta.id).await?)
             }
-            From::Fork | From::Fresh => None,
+            Beginning::Fork | Beginning::Fresh => None,
         };
         let created = turn::created(&log).unwrap_or_else(|| Created {
             session: scope.session.id,
@@ -345,7 +345,7 @@ impl AgentCreator for Children {
     ) -> Result<SessionHandle, AgentError> {
         let parent = self.parent().ok_or(AgentError::ScopeClosed)?;
         let agent = Agent { model, instructions: system.into(), tools, ..parent.clone() };
-        self.create(Child { agent, key: None, label: None, from: From::Fresh }).await
+        self.create(Child { agent, key: None, label: None, beginning: Beginning::Fresh }).await
     }
 
     async fn new_with_default_model(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bowline_llm::{CallId, Part};
 
-use crate::agent::{Agent, Fork};
+use crate::agent::{Agent, ForkPoint};
 use crate::entry::{CallEnded, CallStatus, Entry, EntryKind, Origin, VERSION};
 use crate::error::AgentError;
 use crate::id::{AgentId, EntryId, SessionId, Source};
@@ -13,7 +13,7 @@ use crate::journal::{Blobs, JournalError, SessionLog};
 use crate::session::Session;
 
 /// The entries with which a forked log begins.
-pub(crate) struct Copy {
+pub(crate) struct Copied {
     pub(crate) origin: Origin,
     pub(crate) entries: Vec<Loose>,
     /// Large bodies that the entries refer to, and where they are; none if they are at hand.
@@ -56,7 +56,11 @@ impl Loose {
 }
 
 /// Copies the root's conversation of a session.
-pub(crate) fn copy_session(agent: &Agent, fork: &Fork, to: SessionId) -> Result<Copy, AgentError> {
+pub(crate) fn copy_session(
+    agent: &Agent,
+    fork: &ForkPoint,
+    to: SessionId,
+) -> Result<Copied, AgentError> {
     let root = fork.session.root();
     let own: Vec<_> = fork.entries.iter().filter(|(_, entry)| entry.agent == root).collect();
     let (path, entry) = path(fork.session, own.iter().map(|(_, entry)| entry), fork.at)?;
@@ -72,7 +76,7 @@ pub(crate) fn copy_session(agent: &Agent, fork: &Fork, to: SessionId) -> Result<
         entries: entries.len() as u64,
     };
     debug_assert_ne!(fork.session, to);
-    Ok(Copy { origin, entries, bodies, source: agent.store.blobs(fork.session) })
+    Ok(Copied { origin, entries, bodies, source: agent.store.blobs(fork.session) })
 }
 
 /// Copies an agent's conversation for a child of the same session, in whose log it is.
@@ -80,14 +84,14 @@ pub(crate) async fn copy_agent(
     session: &Session,
     log: &dyn SessionLog,
     agent: AgentId,
-) -> Result<Copy, AgentError> {
+) -> Result<Copied, AgentError> {
     let own = log.journal(agent).read().await?;
     let (path, entry) = path(session.id, own.iter().map(|(_, entry)| entry), None)?;
     let entries = copies(&path, &*session.source);
     let pos = own.last().map(|(pos, _)| *pos).unwrap_or_default();
     let (session, hash, count) = (session.id, None, entries.len() as u64);
     let origin = Origin { session, agent, entry, pos, hash, entries: count };
-    Ok(Copy { origin, entries, bodies: HashSet::new(), source: log.blobs() })
+    Ok(Copied { origin, entries, bodies: HashSet::new(), source: log.blobs() })
 }
 
 /// Returns the path to an entry, or to the head, and where it ends.

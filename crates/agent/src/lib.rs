@@ -41,7 +41,7 @@ mod session;
 pub mod tool;
 mod turn;
 
-pub use agent::{Agent, Busy, Fork, ToolExecution};
+pub use agent::{Agent, Busy, ForkPoint, ToolExecution};
 pub use children::{AgentCreator, Child, Children};
 pub use error::AgentError;
 pub use handle::{SessionHandle, State};

@@ -11,7 +11,7 @@ use crate::driver;
 use crate::entry::{Created, Entry};
 use crate::error::AgentError;
 use crate::event::AgentMeta;
-use crate::fork::Copy;
+use crate::fork::Copied;
 use crate::handle::{SessionHandle, State};
 use crate::hub::Hub;
 use crate::id::{AgentId, SessionId, Source};
@@ -57,7 +57,7 @@ pub(crate) struct Birth {
     /// The logs of its session.
     pub(crate) store: Arc<dyn SessionLog>,
     /// The entries with which its log begins if it is empty.
-    pub(crate) copy: Option<Copy>,
+    pub(crate) copy: Option<Copied>,
     /// Where a sub-agent notes when it is at work.
     pub(crate) work: Option<Arc<Work>>,
 }
@@ -139,7 +139,7 @@ pub(crate) fn start(agent: &Agent) -> SessionHandle {
 pub(crate) async fn start_with(
     agent: &Agent,
     id: SessionId,
-    copy: Copy,
+    copy: Copied,
 ) -> Result<SessionHandle, AgentError> {
     let store = agent.store.create(id);
     let session = open(agent, id, &store, &[]);
@@ -182,7 +182,7 @@ fn birth(
     id: SessionId,
     log: Vec<(Pos, Entry)>,
     store: Arc<dyn SessionLog>,
-    copy: Option<Copy>,
+    copy: Option<Copied>,
 ) -> Birth {
     let created = turn::created(&log).unwrap_or_else(|| Created {
         session: id,

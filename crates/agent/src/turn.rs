@@ -32,7 +32,7 @@ use crate::entry::{
 };
 use crate::error::AgentError;
 use crate::event::{AgentMeta, EventBody, Phase};
-use crate::fork::{Copy, Loose};
+use crate::fork::{Copied, Loose};
 use crate::handle::State;
 use crate::hub::Live;
 use crate::id::{AgentId, EntryId, RunId};
@@ -58,7 +58,7 @@ pub(crate) struct Turn {
     phase: Phase,
     // What the first commit begins with.
     created: Created,
-    copy: Option<Copy>,
+    copy: Option<Copied>,
     // Fires when the run is to end.
     stop: CancellationToken,
     // Who waits for the outcome of the open run.
@@ -427,7 +427,7 @@ async fn until(time: Option<Instant>) {
 }
 
 /// Returns the conversation of a fork as it will be with its first commit.
-fn foretell(session: &Session, agent: AgentId, created: &Created, copy: &Copy) -> Conversation {
+fn foretell(session: &Session, agent: AgentId, created: &Created, copy: &Copied) -> Conversation {
     let ids = &*session.source;
     let mut all = vec![Loose::new(EntryKind::Created(created.clone()), ids)];
     all.extend(copy.entries.iter().cloned());

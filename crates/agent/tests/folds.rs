@@ -9,7 +9,7 @@ use bowline_agent::id::{EntryId, SystemSource};
 use bowline_agent::journal::{Pos, Store as _};
 use bowline_agent::op::Op;
 use bowline_agent::tool::{Toolbox, tool_fn};
-use bowline_agent::{Agent, Fork, Memory, SessionHandle};
+use bowline_agent::{Agent, ForkPoint, Memory, SessionHandle};
 use bowline_llm::scripted::Reply;
 use bowline_llm::{
     ErrorKind, Message, Messages, ModelError, Retry, ScriptedModel, StopReason, Usage, retry,
@@ -71,7 +71,7 @@ async fn a_rewind_into_a_call_leaves_it_closed_over_further_rewinds_and_forks() 
 
     let session = handle.session_id();
     let entries = entries(&store, &handle).await;
-    let fork = Fork { session, entries, hash: None, at: None };
+    let fork = ForkPoint { session, entries, hash: None, at: None };
     let fork = agent(&model, &store).fork(fork).await.unwrap();
     fork.prompt("d").await.unwrap();
     let asked = model.requests().pop().unwrap();
@@ -203,7 +203,7 @@ async fn what_a_later_version_wrote_is_forked_as_it_is() {
     };
     add(1, later("dreamt"));
     add(7, later("user"));
-    let fork = Fork { session: handle.session_id(), entries: origin, hash: None, at: None };
+    let fork = ForkPoint { session: handle.session_id(), entries: origin, hash: None, at: None };
     let fork = agent(&model, &store).fork(fork).await.unwrap();
     fork.prompt("b").await.unwrap();
     let forked = entries(&store, &fork).await;
@@ -271,7 +271,7 @@ async fn what_a_later_version_thought_critical_is_not_forked() {
     let data = bowline_llm::RawJson::parse("{}").unwrap();
     last.kind = EntryKind::Unknown { kind: "compacted".to_owned(), data };
     last.critical = true;
-    let fork = Fork { session: handle.session_id(), entries, hash: None, at: None };
+    let fork = ForkPoint { session: handle.session_id(), entries, hash: None, at: None };
     let error = agent(&model, &store).fork(fork).await.unwrap_err();
     assert!(error.to_string().contains("compacted"), "{error}");
 }

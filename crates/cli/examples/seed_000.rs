@@ -8,7 +8,7 @@ mod support;
 
 use std::sync::Arc;
 
-use bowline::agent::children::{Child, From};
+use bowline::agent::children::{Beginning, Child};
 use bowline::agent::entry::{CallStatus, Ending};
 use bowline::agent::event::EventBody;
 use bowline::agent::limits::{LimitKind, Limits};
@@ -126,8 +126,12 @@ async fn delegation() -> support::Result {
             name: "coder".to_owned(),
             ..Agent::new(Arc::new(ScriptedModel::new([Reply::text("refactored")])))
         };
-        let child =
-            Child { agent: coder, key: None, label: Some("✎".to_owned()), from: From::Fresh };
+        let child = Child {
+            agent: coder,
+            key: None,
+            label: Some("✎".to_owned()),
+            beginning: Beginning::Fresh,
+        };
         let child = cx.children.create(child).await.map_err(|e| ToolError::Fatal(e.into()))?;
         let failed = |error: &dyn std::fmt::Display| ToolError::failed(error.to_string());
         child.add_user_turn("<delegation_context>…").await.map_err(|error| failed(&error))?;

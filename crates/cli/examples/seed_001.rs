@@ -6,7 +6,7 @@ mod support;
 
 use std::sync::Arc;
 
-use bowline::agent::children::{Child, From};
+use bowline::agent::children::{Beginning, Child};
 use bowline::agent::entry::CallStatus;
 use bowline::agent::event::EventBody;
 use bowline::agent::tool::{Access, ToolContext, ToolError, ToolOutput, Toolbox, tool_fn};
@@ -27,7 +27,8 @@ fn saying(name: &str, text: &'static str) -> impl bowline::agent::tool::DynTool 
 /// `spawn_agents`: runs agents concurrently. Concurrent children are told apart by keys.
 async fn spawn_all(cx: &ToolContext, agents: Vec<Agent>) -> Result<Vec<String>, RunFailure> {
     let runs = agents.into_iter().enumerate().map(|(n, agent)| async move {
-        let child = Child { agent, key: Some(n.to_string()), label: None, from: From::Fresh };
+        let child =
+            Child { agent, key: Some(n.to_string()), label: None, beginning: Beginning::Fresh };
         cx.children.create(child).await?.prompt("Do your part.").cancel_on_drop().text().await
     });
     // The first failure drops the other runs, which cancels them.

@@ -13,7 +13,7 @@ use bowline_agent::id::SessionId;
 use bowline_agent::journal::{JournalError, Pos};
 use bowline_agent::limits::Limits;
 use bowline_agent::op::CancelReason;
-use bowline_agent::{Busy, Fork, Outcome, Projection, Run, SessionHandle};
+use bowline_agent::{Busy, ForkPoint, Outcome, Projection, Run, SessionHandle};
 use bowline_runtime::config::{Mode, Span};
 use bowline_runtime::environment::Environment;
 use bowline_runtime::{Choice, Runtime};
@@ -298,12 +298,12 @@ fn model(store: &Files, source: &Source, args: &Exec) -> Result<Option<String>, 
 }
 
 /// Reads a session as it is now, whoever writes to it.
-fn fork(store: &Files, session: SessionId) -> Result<Fork, JournalError> {
+fn fork(store: &Files, session: SessionId) -> Result<ForkPoint, JournalError> {
     let mut commits = store.read(session, Pos(0))?;
     let mut entries = Vec::new();
     for commit in &mut commits {
         let commit = commit?;
         entries.extend((commit.pos.0..).map(Pos).zip(commit.entries));
     }
-    Ok(Fork { session, entries, hash: commits.hash(), at: None })
+    Ok(ForkPoint { session, entries, hash: commits.hash(), at: None })
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bowline_agent::children::{AgentCreator, Child, Children, From};
+use bowline_agent::children::{AgentCreator, Beginning, Child, Children};
 use bowline_agent::entry::Ending;
 use bowline_agent::event::{EventBody, Phase};
 use bowline_agent::op::CancelReason;
@@ -23,7 +23,7 @@ use crate::support::{
 type Boxed = BoxFuture<'static, Result<ToolOutput, ToolError>>;
 
 fn child(agent: &Agent) -> Child {
-    Child { agent: agent.clone(), key: None, label: None, from: From::Fresh }
+    Child { agent: agent.clone(), key: None, label: None, beginning: Beginning::Fresh }
 }
 
 /// Makes a tool that makes one sub-agent of `agent`, asks it its text, and gives back the answer.
@@ -472,7 +472,7 @@ async fn a_fork_begins_with_its_parents_conversation() {
         [Reply::text("I am.").with_usage(usage(7, 7)), Reply::text("still")],
     );
     let stage = stage.with(tool("forks", move |_, cx: ToolContext| {
-        let child = Child { from: From::Fork, ..child(&agent) };
+        let child = Child { beginning: Beginning::Fork, ..child(&agent) };
         async move {
             let child = cx.children.create(child).await.unwrap();
             let first = child.prompt("You are the copy.").await.unwrap();
@@ -527,7 +527,7 @@ async fn a_fork_takes_no_run_over() {
     let stage = stage([Reply::call("forks", "{}"), Reply::text("done")]);
     let (model, agent) = like(&stage.agent, "twin", [Reply::text("yes")]);
     let stage = stage.with(tool("forks", move |_, cx: ToolContext| {
-        let child = Child { from: From::Fork, ..child(&agent) };
+        let child = Child { beginning: Beginning::Fork, ..child(&agent) };
         async move {
             let child = cx.children.create(child).await.unwrap();
             child.add_user_turn("Know this.").await.unwrap();

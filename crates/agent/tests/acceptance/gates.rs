@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bowline_agent::children::{Child, From};
+use bowline_agent::children::{Beginning, Child};
 use bowline_agent::entry::{Ending, Wake};
 use bowline_agent::event::{EventBody, Phase};
 use bowline_agent::gate::{Gate, Review, Verdict};
@@ -525,7 +525,8 @@ async fn a_tool_that_waits_for_a_sub_agent_finds_it_again() {
     let (model, mut child) = like(&stage.agent, "child", script);
     child.tools.add(Arc::new(held("held", &latch))).unwrap();
     let stage = stage.with(tool("delegates", move |_, cx: ToolContext| {
-        let child = Child { agent: child.clone(), key: None, label: None, from: From::Fresh };
+        let child =
+            Child { agent: child.clone(), key: None, label: None, beginning: Beginning::Fresh };
         async move {
             let child = cx.children.create(child).await.unwrap();
             let mut run = child.prompt("do it");
@@ -558,7 +559,8 @@ async fn a_canceled_wait_ends_the_sub_agents_it_waited_for() {
     let (_, mut child) = like(&stage.agent, "child", [Reply::call("held", "{}")]);
     child.tools.add(Arc::new(held("held", &latch))).unwrap();
     let stage = stage.with(tool("delegates", move |_, cx: ToolContext| {
-        let child = Child { agent: child.clone(), key: None, label: None, from: From::Fresh };
+        let child =
+            Child { agent: child.clone(), key: None, label: None, beginning: Beginning::Fresh };
         async move {
             let child = cx.children.create(child).await.unwrap();
             child.prompt("do it").id().await.unwrap();
@@ -722,7 +724,8 @@ async fn a_sub_agent_may_not_do_what_its_parent_may_not() {
     child.gate = Arc::new(bowline_agent::gate::Open);
     child.tools.add(Arc::new(echo())).unwrap();
     let stage = stage.with(tool("ask", move |_, cx: ToolContext| {
-        let child = Child { agent: child.clone(), key: None, label: None, from: From::Fresh };
+        let child =
+            Child { agent: child.clone(), key: None, label: None, beginning: Beginning::Fresh };
         async move {
             let child = cx.children.create(child).await.unwrap();
             Ok(child.prompt("do it").await.unwrap().text().into())

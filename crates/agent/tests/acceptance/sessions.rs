@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bowline_agent::children::{Child, From};
+use bowline_agent::children::{Beginning, Child};
 use bowline_agent::entry::{Ending, EntryKind, Wake};
 use bowline_agent::event::EventBody;
 use bowline_agent::id::SessionId;
@@ -10,7 +10,7 @@ use bowline_agent::id::SystemSource;
 use bowline_agent::journal::JournalError;
 use bowline_agent::op::OpKind;
 use bowline_agent::tool::{ToolContext, ToolOutput, Toolbox};
-use bowline_agent::{AgentError, Fork, SessionHandle};
+use bowline_agent::{AgentError, ForkPoint, SessionHandle};
 use bowline_llm::scripted::{Gate, Reply};
 use bowline_llm::{ErrorKind, Message, ModelError, RawJson, text_of};
 use pretty_assertions::assert_eq;
@@ -19,9 +19,9 @@ use crate::support::{
     Latch, conversation, echo, hear, held, kinds, like, lines, lines_of, log_of, stage, tool, usage,
 };
 
-async fn fork_of(handle: &SessionHandle) -> Fork {
+async fn fork_of(handle: &SessionHandle) -> ForkPoint {
     let session = handle.session_id();
-    Fork { session, entries: log_of(session).await, hash: None, at: None }
+    ForkPoint { session, entries: log_of(session).await, hash: None, at: None }
 }
 
 #[tokio::test]
@@ -205,7 +205,8 @@ async fn a_call_after_a_rewind_does_not_find_the_sub_agents_of_the_branch_left()
     let stage = stage([call(), Reply::text("a"), call(), Reply::text("b")]);
     let (model, agent) = like(&stage.agent, "child", [Reply::text("first"), Reply::text("second")]);
     let stage = stage.with(tool("ask", move |_, cx: ToolContext| {
-        let child = Child { agent: agent.clone(), key: None, label: None, from: From::Fresh };
+        let child =
+            Child { agent: agent.clone(), key: None, label: None, beginning: Beginning::Fresh };
         async move {
             let child = cx.children.create(child).await.unwrap();
             Ok(child.prompt("say").await.unwrap().text().into())
@@ -306,7 +307,7 @@ async fn a_fork_may_begin_at_an_earlier_entry() {
     hear(handle.prompt("one")).await;
     let at = handle.state().head;
     hear(handle.prompt("two")).await;
-    let origin = Fork { at, ..fork_of(&handle).await };
+    let origin = ForkPoint { at, ..fork_of(&handle).await };
     let fork = stage.agent.fork(origin.clone()).await.unwrap();
     hear(fork.prompt("three")).await;
     assert_eq!(
@@ -314,7 +315,7 @@ async fn a_fork_may_begin_at_an_earlier_entry() {
         ["user \"one\"", "assistant \"a\"", "user \"three\"", "assistant \"c\""]
     );
     let nowhere = Some(bowline_agent::id::EntryId::new(&SystemSource));
-    let missing = stage.agent.fork(Fork { at: nowhere, ..origin }).await;
+    let missing = stage.agent.fork(ForkPoint { at: nowhere, ..origin }).await;
     assert!(matches!(missing, Err(AgentError::NotFound(_))));
 }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bowline_agent::{Agent, Redaction};
 use bowline_agent::conversation::Conversation;
 use bowline_agent::entry::{Ending, EntryKind, RunErrorKind};
 use bowline_agent::event::EventBody;
 use bowline_agent::limits::Limits;
 use bowline_agent::tool::{ToolContext, ToolError, ToolOutput};
+use bowline_agent::{Agent, Redaction};
 use bowline_llm::scripted::Reply;
 use bowline_llm::{Message, Part, text_of};
 use pretty_assertions::assert_eq;

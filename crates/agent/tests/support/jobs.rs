@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use bowline_agent::children::From as Begin;
+use bowline_agent::children::Beginning;
 use bowline_agent::entry::Wake;
 use bowline_agent::gate::{Gate, Review, Verdict};
 use bowline_agent::limits::Limits;
@@ -136,7 +136,7 @@ pub(crate) async fn child(
     let agent =
         Agent { name: "helper".into(), instructions: system.into(), tools, ..parent.clone() };
     let key = key.map(str::to_owned);
-    let child = Child { agent, key, label: None, from: Begin::Fresh };
+    let child = Child { agent, key, label: None, beginning: Beginning::Fresh };
     cx.children.create(child).await.map_err(|error| ToolError::failed(error.to_string()))
 }
 
@@ -191,7 +191,7 @@ pub(crate) fn delegating(world: &Arc<World>) -> Toolbox {
         let tools = tools(&world);
         let agent =
             Agent { name: "helper".into(), instructions: "fork".into(), tools, ..parent.clone() };
-        let child = Child { agent, key: None, label: None, from: Begin::Fork };
+        let child = Child { agent, key: None, label: None, beginning: Beginning::Fork };
         let child = cx.children.create(child).await.unwrap();
         Ok(ask(&child, "fork").await?.into())
     });
