@@ -9,6 +9,8 @@
 )]
 
 mod answers;
+mod busy;
+mod canceling;
 mod children;
 mod crashes;
 mod final_text;
@@ -16,8 +18,11 @@ mod gates;
 mod invariants;
 mod limits;
 mod orchestrators;
+mod output;
 mod schedule;
 mod sessions;
 mod steering;
 mod support;
 mod tools;
+mod waiting;
+mod watching;

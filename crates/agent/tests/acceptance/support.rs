@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex, Weak};
 
 use async_trait::async_trait;
 use bowline_agent::entry::{Ending, Entry};
-use bowline_agent::event::{Event, EventBody};
-use bowline_agent::id::{AgentId, OpId, SessionId};
+use bowline_agent::event::{Event, EventBody, Phase};
+use bowline_agent::id::{AgentId, EntryId, OpId, SessionId, Source as _, SystemSource};
 use bowline_agent::journal::{Blobs, Inbox, JournalError, Pos, Seq, SessionLog, Store};
-use bowline_agent::op::Decision;
+use bowline_agent::op::{Decision, Op, OpKind};
 use bowline_agent::tool::{
     Access, DynTool, FunctionTool, ToolContext, ToolError, ToolOutput, Toolbox, tool_fn,
 };
 use bowline_agent::{Agent, AgentError, Memory, Outcome, Projection, Run, SessionHandle};
-use bowline_llm::scripted::Reply;
+use bowline_llm::scripted::{Gate, Reply};
 use bowline_llm::{
     AssistantPart, Message, MessageRef, Model, ModelInfo, ModelStream, Part, Request,
     ScriptedModel, Usage, text_of,
@@ -466,4 +466,41 @@ pub(crate) fn kinds(log: &[(Pos, Entry)]) -> Vec<&str> {
 pub(crate) fn project(session: SessionId, log: &[(Pos, Entry)]) -> Vec<Event> {
     let mut projection = Projection::new(session);
     log.iter().flat_map(|(pos, entry)| projection.apply(*pos, entry)).collect()
+}
+
+/// Makes an operation, to be posted.
+pub(crate) fn op(kind: OpKind) -> Op {
+    Op { id: OpId::new(&SystemSource), to: None, at: SystemSource.now(), kind }
+}
+
+/// A stage whose first reply stands at the gate.
+pub(crate) fn at_gate(first: Reply, rest: impl IntoIterator<Item = Reply>) -> (Stage, Gate) {
+    let gate = Gate::default();
+    let replies = std::iter::once(first.held_by(&gate)).chain(rest);
+    (stage(replies.collect::<Vec<_>>()), gate)
+}
+
+/// Returns what was asked, decided and answered, and which calls started and ended.
+pub(crate) fn waits(told: &Told) -> Vec<String> {
+    lines(&told.events, |body| {
+        matches!(
+            body,
+            EventBody::PermissionRequest { .. }
+                | EventBody::PermissionDecision { .. }
+                | EventBody::Question { .. }
+                | EventBody::Answer { .. }
+                | EventBody::ToolStart { .. }
+                | EventBody::ToolEnd { .. }
+        )
+    })
+}
+
+/// Returns the entry of the wait that is open.
+pub(crate) fn waiting(handle: &SessionHandle) -> EntryId {
+    handle.state().waiting_calls[0].1.entry
+}
+
+/// Waits until nothing goes on without somebody else.
+pub(crate) async fn until_waiting(handle: &SessionHandle) {
+    handle.wait_for(|state| state.phase == Phase::Waiting).await.unwrap();
 }
