@@ -92,7 +92,7 @@ pub(crate) struct Exec {
     /// At most so long, such as 90s or 30m.
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     pub(crate) timeout: Option<Span>,
-    /// Write the last message to this file too.
+    /// Write the answer to this file too.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// The answer must be JSON that fits the JSON Schema in this file.

@@ -97,7 +97,7 @@ pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
     if !report.is_sound() {
         return Err(Failure::Failed("the log of the demonstration is damaged".to_owned()));
     }
-    Ok(exit::code_of(&outcome))
+    Ok(exit::code_of(&outcome, &outcome.text()))
 }
 
 /// Makes the folder in which the task is to be done.

@@ -8,17 +8,20 @@ use futures::StreamExt as _;
 use tokio::signal::unix::{SignalKind, signal};
 
 use bowline_agent::conversation::Conversation;
-use bowline_agent::entry::EntryKind;
+use bowline_agent::entry::{Entry, EntryKind};
+use bowline_agent::event::Event;
 use bowline_agent::id::SessionId;
 use bowline_agent::journal::{JournalError, Pos};
 use bowline_agent::limits::Limits;
 use bowline_agent::op::CancelReason;
+use bowline_agent::tool::Tool as _;
 use bowline_agent::{Busy, ForkPoint, Outcome, Projection, Run, SessionHandle};
 use bowline_runtime::config::{Mode, Span};
 use bowline_runtime::environment::Environment;
 use bowline_runtime::{Choice, Runtime};
 use bowline_store::Files;
 use bowline_store::files::RunState;
+use bowline_tools::Message;
 
 use crate::args::{self, Exec};
 use crate::exit::{self, Failure, Signal};
@@ -28,7 +31,7 @@ use crate::print::Printer;
 /// Does a task.
 pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     // What the flags name is where the command was called, not where it works.
-    let output = Output::new(args.output.as_deref(), args.output_schema.as_deref())?;
+    let mut output = Output::new(args.output.as_deref(), args.output_schema.as_deref())?;
     let runtime = Runtime::new(environment(&args)?, &args.settings.said())?;
     let prompt = prompt(&args)?.map(|prompt| output.ask(prompt));
     let store = runtime.sessions();
@@ -37,7 +40,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     if let (None, Source::Resume(session)) = (&prompt, &source)
         && store.summary(*session)?.run != RunState::Open
     {
-        return last_answer(&store, *session, &output, &mut printer);
+        return last_answer(&store, *session, &mut output, &mut printer);
     }
     runtime.loaded.notes.iter().for_each(|note| printer.note(note));
     let model = runtime.pick(model(&store, &source, &args)?.as_deref()).await?;
@@ -62,12 +65,17 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     };
     let run = match prompt {
         Some(prompt) => Some(handle.prompt_with(prompt, Busy::Queue)),
-        None => handle.continue_run().await?,
+        None => {
+            if agent.tools.names().any(|name| name == Message::NAME) {
+                recall(&store, handle.session_id(), &mut output, &mut printer)?;
+            }
+            handle.continue_run().await?
+        }
     };
     let code = match run {
-        Some(run) => answer(&handle, run, &output, &mut printer).await,
+        Some(run) => answer(&handle, run, &mut output, &mut printer).await,
         // Another process ended the run between the two looks at it.
-        None => last_answer(&store, handle.session_id(), &output, &mut printer),
+        None => last_answer(&store, handle.session_id(), &mut output, &mut printer),
     };
     handle.close().await;
     runtime.close().await;
@@ -106,15 +114,15 @@ enum Source {
 async fn answer(
     handle: &SessionHandle,
     run: Run,
-    output: &Output,
+    output: &mut Output,
     printer: &mut Printer,
 ) -> Result<ExitCode, Failure> {
-    let mut followed = follow(handle, run, printer).await?;
+    let mut followed = follow(handle, run, output, printer).await?;
     if let Followed::Ended(outcome) = &followed
         && let Some(repair) = output.repair(outcome)
     {
         printer.note("the answer does not fit the schema; the model may correct it once");
-        followed = follow(handle, handle.prompt_with(repair, Busy::Queue), printer).await?;
+        followed = follow(handle, handle.prompt_with(repair, Busy::Queue), output, printer).await?;
     }
     match followed {
         Followed::Ended(outcome) => finish(handle.session_id(), &outcome, output, printer),
@@ -134,6 +142,7 @@ enum Followed {
 async fn follow(
     handle: &SessionHandle,
     mut run: Run,
+    output: &mut Output,
     printer: &mut Printer,
 ) -> Result<Followed, Failure> {
     let listen = |kind| {
@@ -147,6 +156,7 @@ async fn follow(
             event = run.next() => match event {
                 Some(event) => {
                     printer.event(&event);
+                    tell(&event, output, printer);
                     continue;
                 }
                 None => break,
@@ -175,8 +185,13 @@ fn finish(
     printer: &mut Printer,
 ) -> Result<ExitCode, Failure> {
     let text = output.text(outcome);
-    if let Ok(Some(text)) = &text {
+    if let Ok(Some(text)) = &text
+        && !output.is_told()
+    {
         printer.answer(text);
+    }
+    if let Some(aside) = output.aside(outcome) {
+        printer.aside(&aside);
     }
     if !outcome.undelivered.is_empty() {
         let count = outcome.undelivered.len();
@@ -184,12 +199,12 @@ fn finish(
             "{count} message(s) not delivered; see `bowline sessions show {session}`"
         ));
     }
-    if let Some(complaint) = exit::complaint(outcome) {
+    if let Some(complaint) = exit::complaint(outcome, &output.answer(outcome)) {
         printer.note(&complaint);
     }
     output.write(outcome)?;
     match text {
-        Ok(_) => Ok(exit::code_of(outcome)),
+        Ok(_) => Ok(exit::code_of(outcome, &output.answer(outcome))),
         Err(complaint) => Err(Failure::Schema(format!(
             "the answer does not fit the schema: {complaint}; see `bowline sessions show {session}`"
         ))),
@@ -200,18 +215,10 @@ fn finish(
 fn last_answer(
     store: &Files,
     session: SessionId,
-    output: &Output,
+    output: &mut Output,
     printer: &mut Printer,
 ) -> Result<ExitCode, Failure> {
     let entries = fork(store, session)?.entries;
-    let mut projection = Projection::new(session);
-    let mut run = Vec::new();
-    for (pos, entry) in &entries {
-        if entry.agent == session.root() && matches!(entry.kind, EntryKind::RunStarted(_)) {
-            run.clear();
-        }
-        run.extend(projection.apply(*pos, entry));
-    }
     let own = entries.iter().map(|(_, entry)| entry).filter(|entry| entry.agent == session.root());
     let conversation = Conversation::replay(own);
     let Some(outcome) = &conversation.totals().latest else {
@@ -219,8 +226,46 @@ fn last_answer(
             "session {session} has no run to go on with and no answer to print"
         )));
     };
-    run.into_iter().for_each(|event| printer.replayed(&Arc::new(event)));
+    for event in latest_run(session, &entries) {
+        let event = Arc::new(event);
+        printer.replayed(&event);
+        tell(&event, output, printer);
+    }
     finish(session, outcome, output, printer)
+}
+
+/// Prints what the open run of a session has sent before this process went on with it.
+fn recall(
+    store: &Files,
+    session: SessionId,
+    output: &mut Output,
+    printer: &mut Printer,
+) -> Result<(), Failure> {
+    let run = latest_run(session, &fork(store, session)?.entries);
+    if !run.iter().any(|event| event.body.is_terminal() && event.agent.depth == 0) {
+        run.iter().for_each(|event| tell(event, output, printer));
+    }
+    Ok(())
+}
+
+/// Prints an event if it is a message to the user.
+fn tell(event: &Event, output: &mut Output, printer: &mut Printer) {
+    if let Some(message) = output.hear(event) {
+        printer.answer(message);
+    }
+}
+
+/// Returns the events of the latest run of a session.
+fn latest_run(session: SessionId, entries: &[(Pos, Entry)]) -> Vec<Event> {
+    let mut projection = Projection::new(session);
+    let mut run = Vec::new();
+    for (pos, entry) in entries {
+        if entry.agent == session.root() && matches!(entry.kind, EntryKind::RunStarted(_)) {
+            run.clear();
+        }
+        run.extend(projection.apply(*pos, entry));
+    }
+    run
 }
 
 fn environment(args: &Exec) -> Result<Environment, Failure> {

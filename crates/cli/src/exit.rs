@@ -62,10 +62,10 @@ impl Signal {
     }
 }
 
-/// Returns the exit code of a run: 0 only if it ended with an answer.
-pub(crate) fn code_of(outcome: &Outcome) -> ExitCode {
+/// Returns the exit code of a run: 0 only if it ended with an answer that is not empty.
+pub(crate) fn code_of(outcome: &Outcome, answer: &str) -> ExitCode {
     ExitCode::from(match &outcome.ending {
-        Ending::Done if outcome.text().trim().is_empty() => 1,
+        Ending::Done if answer.trim().is_empty() => 1,
         Ending::Done => 0,
         Ending::Limit(_) => 3,
         Ending::NeedsApproval => 4,
@@ -102,11 +102,9 @@ fn model_code(kind: ErrorKind) -> u8 {
 }
 
 /// Says in one line why a run gave no answer; `None` if it did.
-pub(crate) fn complaint(outcome: &Outcome) -> Option<String> {
+pub(crate) fn complaint(outcome: &Outcome, answer: &str) -> Option<String> {
     Some(match &outcome.ending {
-        Ending::Done if outcome.text().trim().is_empty() => {
-            "the model ended without an answer".to_owned()
-        }
+        Ending::Done if answer.trim().is_empty() => "the model ended without an answer".to_owned(),
         Ending::Done => return None,
         Ending::Failed(error) => error.message.clone(),
         Ending::Canceled(reason) => match reason {

@@ -8,6 +8,7 @@ mod exec;
 mod exit;
 mod output;
 mod print;
+mod said;
 mod sessions;
 
 use std::io::Write as _;

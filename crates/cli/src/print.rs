@@ -60,6 +60,13 @@ impl Printer {
         }
     }
 
+    /// Shows a text that is not the answer.
+    pub(crate) fn aside(&self, text: &str) {
+        if !self.json {
+            let _ = writeln!(io::stderr(), "{}", text.trim_end());
+        }
+    }
+
     fn json(&mut self, event: &Event) {
         let is_lifecycle =
             matches!(event.body, EventBody::AgentStart { .. } | EventBody::AgentEnd { .. });

@@ -12,6 +12,7 @@
 //! `limits.model_turns`, and two underscores go one level down whatever the section:
 //! `BOWLINE_PROVIDERS__MINE__BASE_URL` is `providers.mine.base_url`.
 
+mod agents;
 mod check;
 mod layers;
 mod node;
@@ -30,10 +31,14 @@ use serde::Deserialize;
 use bowline_agent::limits::Limits;
 use bowline_llm::{Price, Secret};
 
+pub use agents::{AgentConfig, OutputMode};
 pub(crate) use check::nearest;
 pub use layers::{Kind, Layer, Loaded, Said, Source, file, load, set, sources};
 pub use node::{Node, Origin, Place, Table, Value};
 pub use show::{Unset, explain, show};
+
+/// The name of the agent that takes the prompt.
+pub(crate) const DEFAULT_AGENT: &str = "default";
 
 /// The configuration, all layers laid over each other.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -52,8 +57,8 @@ pub struct Config {
     pub local_servers: Option<Vec<String>>,
     /// Where models are.
     pub providers: BTreeMap<String, Provider>,
-    /// Agents.
-    pub agents: BTreeMap<String, toml::Value>,
+    /// Agents; `default` takes the prompt.
+    pub agents: BTreeMap<String, AgentConfig>,
     /// How much a run may use.
     pub limits: LimitsConfig,
     /// What tools may do.
@@ -346,8 +351,15 @@ impl Config {
         let rate_limited = self.providers.values().any(|provider| provider.rate_limit.is_some());
         let all = [
             (!self.fallback.is_empty(), "fallback"),
-            (self.entry_agent.as_deref().is_some_and(|agent| agent != "default"), "entry_agent"),
-            (!self.agents.is_empty(), "agents"),
+            (
+                self.entry_agent.as_deref().is_some_and(|agent| agent != DEFAULT_AGENT),
+                "entry_agent",
+            ),
+            (self.agents.keys().any(|name| name != DEFAULT_AGENT), "agents"),
+            (
+                self.agents.get(DEFAULT_AGENT).is_some_and(AgentConfig::has_more),
+                "agents.default but for its instructions and output",
+            ),
             (rules.into_iter().any(|rules| !rules.is_empty()), "permissions.allow, ask and deny"),
             (!self.sandbox.is_empty(), "sandbox"),
             (!self.mcp_servers.is_empty(), "mcp_servers"),

@@ -4,8 +4,12 @@ use std::path::Path;
 
 use jiff::Zoned;
 
-/// The system text: the same for everybody, so that providers find it in their cache.
-pub const SYSTEM: &str = "\
+use crate::config::{AgentConfig, OutputMode};
+
+/// What both system texts begin with.
+macro_rules! how_to_work {
+    () => {
+        "\
 You are bowline, an agent that works in a user's directory with the tools you are given, until the \
 task is done.
 
@@ -19,8 +23,37 @@ call. If a call was interrupted, check what it did before you repeat it.
 - Check your work by what can show it: run the tests, the program, the command that failed before.
 - Never invent results. If you could not do or check something, say so.
 
+"
+    };
+}
+
+/// The system text: the same for everybody, so that providers find it in their cache.
+pub const SYSTEM: &str = concat!(
+    how_to_work!(),
+    "\
 When the task is done, answer with what you did and what you found, in as few words as it takes. \
-The user sees your answer, not the output of your tools.";
+The user sees your answer, not the output of your tools."
+);
+
+/// The system text of an agent that speaks with the tool `message`.
+pub const SYSTEM_WITH_MESSAGES: &str = concat!(
+    how_to_work!(),
+    "\
+Speak to the user only with the tool `message`: nothing else that you write reaches them, and no \
+output of your tools. Do not write text outside of it. When the task is done, send what you did \
+and what you found, in as few words as it takes; then end without text."
+);
+
+/// Returns the system text of an agent: the user's own instructions, or else ours.
+pub fn system(agent: &AgentConfig) -> &str {
+    if !agent.instructions.trim().is_empty() {
+        return &agent.instructions;
+    }
+    match agent.output {
+        OutputMode::Text => SYSTEM,
+        OutputMode::MessageTool => SYSTEM_WITH_MESSAGES,
+    }
+}
 
 /// Returns the facts that change from session to session: they go before the first prompt, never
 /// into the system text.

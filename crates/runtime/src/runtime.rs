@@ -12,9 +12,9 @@ use bowline_agent::tool::{Scope, Tool as _, Toolbox, ToolboxError};
 use bowline_agent::{Agent, Memory, Redaction};
 use bowline_store::{Durability, Files};
 use bowline_tools::process::{Helper, Processes};
-use bowline_tools::{AskUser, Editing, Workspace};
+use bowline_tools::{AskUser, Editing, Message, Workspace};
 
-use crate::config::{self, Config, Loaded, Mode, Said};
+use crate::config::{self, AgentConfig, Config, Loaded, Mode, OutputMode, Said};
 use crate::environment::{Environment, Folders};
 use crate::error::ConfigError;
 use crate::instructions::{self, Instructions};
@@ -153,11 +153,12 @@ impl Runtime {
             false => Arc::new(self.sessions()),
         };
         let cwd = &self.environment.cwd;
+        let own = self.default_agent();
         Ok(Agent {
-            instructions: prompt::SYSTEM.into(),
+            instructions: prompt::system(&own).into(),
             context: prompt::context(cwd, &Zoned::now(), &choice.instructions),
             effort: name.effort,
-            tools: self.tools(&name.model, choice.attended)?,
+            tools: self.tools(choice, own.output)?,
             limits: choice.limits.clone(),
             gate: Arc::new(ModeGate(self.mode(choice.attended))),
             redaction: Redaction::new(provider::secrets(&self.config, &self.environment)),
@@ -174,10 +175,18 @@ impl Runtime {
         self.processes.close().await;
     }
 
+    fn default_agent(&self) -> AgentConfig {
+        self.config.agents.get(config::DEFAULT_AGENT).cloned().unwrap_or_default()
+    }
+
     /// Makes the tools; nobody is asked who is not there.
-    fn tools(&self, model: &str, attended: bool) -> Result<Toolbox, ToolboxError> {
-        let tools = bowline_tools::toolbox(&self.workspace(), editing(model))?;
-        if attended {
+    fn tools(&self, choice: &Choice, output: OutputMode) -> Result<Toolbox, ToolboxError> {
+        let mut tools =
+            bowline_tools::toolbox(&self.workspace(), editing(&choice.model.name.model))?;
+        if output == OutputMode::MessageTool {
+            tools = tools.with(Message)?;
+        }
+        if choice.attended {
             return Ok(tools);
         }
         let names: Vec<&str> = tools.names().filter(|name| *name != AskUser::NAME).collect();

@@ -7,8 +7,8 @@ use bowline_agent::tool::{Access, Recovery, Tool, ToolContext, ToolError, ToolOu
 
 /// The tool `message`, with which a model speaks to the user.
 ///
-/// It is for agents whose own text is not shown (output mode `message_tool`), and so is not part of
-/// [`toolbox`](crate::toolbox): add it with `toolbox.with(Message)`.
+/// It is for agents whose own text is not for the user (output mode `message_tool`), and so is not part
+/// of [`toolbox`](crate::toolbox): add it with `toolbox.with(Message)`.
 ///
 /// Each message is recorded as `{"text": …}` under the name `message`. It is kept in the log with
 /// the call's result and told as a `custom` event of that name: that is the message. It is shown as

@@ -51,10 +51,20 @@ fn pingu(table: &mut Table) -> Result<(), Wrong> {
     }
     if let Some(agents) = table.remove("agent") {
         let place = agents.place.clone();
-        let agents = entries(agents, "agent")?;
+        let agents = entries(agents, "agent")?.into_iter().map(agent_of_pingu).collect();
         put(table, "agents", agents, &place);
     }
     Ok(())
+}
+
+/// A system prompt is what instructions are here.
+fn agent_of_pingu((name, mut agent): (String, Node)) -> (String, Node) {
+    if let Value::Table(agent) = &mut agent.value
+        && let Some(prompt) = agent.remove("system_prompt")
+    {
+        agent.insert("instructions".to_owned(), prompt);
+    }
+    (name, agent)
 }
 
 fn provider_of_llm(llm: Node) -> Result<Node, Wrong> {

@@ -9,7 +9,7 @@ use crate::provider;
 
 use super::layers::{self, Loaded};
 use super::node::{self, Node, Origin, Place, Table, Value};
-use super::{LimitsConfig, Provider, Span, check};
+use super::{DEFAULT_AGENT, LimitsConfig, Provider, Span, check};
 
 /// What stands in the place of a secret.
 const HIDDEN: &str = "(hidden)";
@@ -116,7 +116,8 @@ fn defaults(loaded: &Loaded) -> Table {
         node::merge(&mut table, &layers::below(&path, node, &place));
     };
     set(&["durability"], "process".into());
-    set(&["entry_agent"], "default".into());
+    set(&["entry_agent"], DEFAULT_AGENT.into());
+    set(&["agents", DEFAULT_AGENT, "output"], "text".into());
     set(&["local_servers"], local::ADDRESSES.map(toml::Value::from).to_vec().into());
     set(&["permissions", "mode"], "auto".into());
     for (key, value) in limits {

@@ -297,3 +297,21 @@ fn what_has_no_effect_is_named_once() {
     let loaded = Machine::new(&[("home/config.toml", text)]).load(&[], &Said::default()).unwrap();
     assert_eq!(loaded.notes, ["no effect in this version: fallback, agents, sandbox, gateway"]);
 }
+
+#[test]
+fn of_agents_only_what_the_default_one_says_and_how_has_an_effect() {
+    let notes = |text: &str| {
+        let machine = Machine::new(&[("home/config.toml", text)]);
+        machine.load(&[], &Said::default()).map(|loaded| loaded.notes)
+    };
+    let output = "[agents.default]\ninstructions = \"x\"\noutput = \"message_tool\"\n";
+    assert_eq!(notes(output).unwrap(), Vec::<String>::new());
+    assert_eq!(
+        notes("[agents.default]\ntools = [\"read\"]\n").unwrap(),
+        ["no effect in this version: agents.default but for its instructions and output"]
+    );
+    assert_eq!(
+        notes("[agents.x]\n\noutputs = \"text\"\n").unwrap_err(),
+        "home/config.toml: line 3: unknown key \"outputs\" in [agents.x]; did you mean \"output\"?"
+    );
+}

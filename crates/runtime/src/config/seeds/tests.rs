@@ -86,6 +86,7 @@ fn a_configuration_of_pingu_loads() {
     assert_eq!(local.base_url.as_deref(), Some("http://127.0.0.1:8080/v1"));
     assert_eq!((&local.api_key, &local.api_key_env), (&None, &None));
     assert_eq!(config.agents.keys().collect::<Vec<_>>(), ["orchestrator", "sysinfo"]);
+    assert_eq!(config.agents["sysinfo"].instructions, "Look.");
     assert_eq!(ignored, ["gateway", "db", "channel", "services", "memory", "audio"]);
     assert_eq!(config.without_effect(), ["agents", "trace"]);
 }

@@ -1,0 +1,84 @@
+//! What is configured of an agent.
+
+use serde::Deserialize;
+
+/// An agent.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
+pub struct AgentConfig {
+    /// The system text, in place of bowline's own; empty for that one.
+    pub instructions: String,
+    /// How it speaks to the user.
+    pub output: OutputMode,
+    /// What others are told of it.
+    pub description: Option<toml::Value>,
+    /// What is shown before what it says.
+    pub prefix: Option<toml::Value>,
+    /// The model that it asks.
+    pub model: Option<toml::Value>,
+    /// The provider that it asks, as shelly names it.
+    pub provider: Option<toml::Value>,
+    /// What it may call.
+    pub tools: Option<toml::Value>,
+    /// What it may call, as shelly names it.
+    pub toolboxes: Option<toml::Value>,
+    /// What it knows how to do.
+    pub skills: Option<toml::Value>,
+    /// What others find it by, as shelly names it.
+    pub skills_tags: Option<toml::Value>,
+    /// What it costs, as shelly says it.
+    pub estimated_cost: Option<toml::Value>,
+    /// How many of it may work at once, as shelly says it.
+    pub max_concurrency: Option<toml::Value>,
+    /// What changes its conversation.
+    pub effects: Option<toml::Value>,
+    /// How deep it may delegate.
+    pub max_depth: Option<toml::Value>,
+    /// The shape of its loop.
+    pub orchestrator: Option<toml::Value>,
+    /// Which of its calls may overlap.
+    pub tool_execution: Option<toml::Value>,
+    /// Whether it is told how to behave.
+    pub behavioral_hints: Option<toml::Value>,
+    /// How much a run of it may use.
+    pub limits: Option<toml::Value>,
+    /// Settings of shelly.
+    pub options: Option<toml::Value>,
+}
+
+/// How an agent speaks to the user.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputMode {
+    /// With the text of its last reply.
+    #[default]
+    Text,
+    /// With its tool `message`; what else it writes is not for the user.
+    MessageTool,
+}
+
+impl AgentConfig {
+    /// Tells whether something is configured that has no effect in this version.
+    pub(super) fn has_more(&self) -> bool {
+        let later = [
+            &self.description,
+            &self.prefix,
+            &self.model,
+            &self.provider,
+            &self.tools,
+            &self.toolboxes,
+            &self.skills,
+            &self.skills_tags,
+            &self.estimated_cost,
+            &self.max_concurrency,
+            &self.effects,
+            &self.max_depth,
+            &self.orchestrator,
+            &self.tool_execution,
+            &self.behavioral_hints,
+            &self.limits,
+            &self.options,
+        ];
+        later.into_iter().any(Option::is_some)
+    }
+}
