@@ -238,15 +238,16 @@ fn key_source(
     })
 }
 
-/// Makes the model that was picked.
+/// Makes the model that was picked, and returns it with the key that it uses. A command that prints
+/// the key runs here and nowhere else.
 ///
 /// # Errors
 /// [`ConfigError`] if its provider is unknown, or cannot be used as it is configured.
-pub fn model(
+pub(crate) fn model(
     picked: &Picked,
     config: &Config,
     environment: &Environment,
-) -> Result<Arc<dyn Model>, ConfigError> {
+) -> Result<(Arc<dyn Model>, Option<Secret>), ConfigError> {
     let name = &picked.name;
     let Resolved { mut provider, mut base_url, key } =
         resolve(&name.provider, config, environment)?;
@@ -274,7 +275,7 @@ pub fn model(
             .map_err(|error| wrong(error.to_string()))?;
     let mut chat = chat::Config::new(base_url);
     chat.info = info(name, &provider);
-    chat.api_key = api_key;
+    chat.api_key.clone_from(&api_key);
     chat.headers = provider.headers.clone().into_iter().collect();
     chat.stream = provider.stream;
     chat.idle_timeout = provider.idle_timeout.0;
@@ -286,7 +287,7 @@ pub fn model(
     }
     let client = chat::Client::new(chat, &transport).map_err(|error| wrong(error.to_string()))?;
     let policy = retry::Policy { max_retries: provider.max_retries, ..retry::Policy::default() };
-    Ok(Arc::new(Retry::new(client, policy)))
+    Ok((Arc::new(Retry::new(client, policy)), api_key))
 }
 
 fn info(name: &ModelName, provider: &Provider) -> ModelInfo {
@@ -408,18 +409,28 @@ fn proxy(environment: &Environment) -> http::Proxy {
 }
 
 /// Returns the secrets that must never be shown: the keys that the configuration names, by the
-/// variables or the providers they belong to; not those that a command would print.
-pub fn secrets(config: &Config, environment: &Environment) -> BTreeMap<String, Secret> {
+/// variables or the providers they belong to; not those that a command would print, as it runs only
+/// for [`model`].
+pub(crate) fn secrets(config: &Config, environment: &Environment) -> BTreeMap<String, Secret> {
     let configured =
         config.providers.values().filter_map(|provider| provider.api_key_env.as_deref());
     let known = KNOWN.iter().filter_map(|known| known.key);
     let in_variables = configured
         .chain(known)
         .filter_map(|name| Some((name.to_owned(), Secret::from(environment.get(name)?))));
-    let given = config.providers.iter();
-    let given =
-        given.filter_map(|(name, provider)| Some((name.clone(), provider.api_key.clone()?)));
-    in_variables.chain(given).collect()
+    let by_provider = config.providers.iter().filter_map(|(name, provider)| {
+        let in_file = || kept_in_file(&home_path(provider.api_key_file.as_deref()?, environment));
+        Some((name.clone(), provider.api_key.clone().or_else(in_file)?))
+    });
+    in_variables.chain(by_provider).collect()
+}
+
+/// Returns what a file holds that is to be kept secret, whoever else can read it; `None` if it is not
+/// there, or is something that can be read only once.
+fn kept_in_file(path: &Path) -> Option<Secret> {
+    let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    let text = is_file.then(|| std::fs::read_to_string(path).ok())??;
+    Some(text.trim()).filter(|key| !key.is_empty()).map(Secret::from)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use bowline_agent::journal::Store;
 use bowline_agent::limits::Limits;
 use bowline_agent::tool::{Scope, Tool as _, Toolbox, ToolboxError};
 use bowline_agent::{Agent, Memory, Redaction};
+use bowline_llm::{Model, Secret};
 use bowline_store::{Durability, Files};
 use bowline_tools::process::{Helper, Processes};
 use bowline_tools::{AskUser, Editing, Message, Workspace};
@@ -138,7 +139,7 @@ impl Runtime {
     /// [`ConfigError`] if the model cannot be used as it is configured.
     pub fn agent(&self, choice: &Choice) -> Result<Agent, ConfigError> {
         let name = &choice.model.name;
-        let model = provider::model(&choice.model, &self.config, &self.environment)?;
+        let (model, key) = provider::model(&choice.model, &self.config, &self.environment)?;
         if choice.limits.cost_usd > 0.0 && model.info().price.is_none() {
             return Err(ConfigError::Limit(format!(
                 "cannot keep to a cost limit: the price of {id} is unknown; set \
@@ -161,7 +162,7 @@ impl Runtime {
             tools: self.tools(choice, own.output)?,
             limits: choice.limits.clone(),
             gate: Arc::new(ModeGate(self.mode(choice.attended))),
-            redaction: Redaction::new(provider::secrets(&self.config, &self.environment)),
+            redaction: self.redaction(&name.provider, key),
             attended: choice.attended,
             cwd: Some(cwd.to_string_lossy().into_owned()),
             store,
@@ -170,9 +171,26 @@ impl Runtime {
         })
     }
 
+    /// Makes the model of a name, `provider/model`, for an agent of one's own. An effort in the name is
+    /// the agent's: [`Agent::effort`](bowline_agent::Agent::effort).
+    ///
+    /// # Errors
+    /// [`ConfigError`] if the name is none, or the model cannot be used as it is configured.
+    pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, ConfigError> {
+        let name = ModelName::resolve(name, &self.config)?;
+        let picked = Picked { name, found: None };
+        Ok(provider::model(&picked, &self.config, &self.environment)?.0)
+    }
+
     /// Ends all commands and what they have left in the background; returns when nothing is left.
     pub async fn close(&self) {
         self.processes.close().await;
+    }
+
+    /// Makes the redaction of all keys that are known, the one in use among them.
+    fn redaction(&self, provider: &str, key: Option<Secret>) -> Redaction {
+        let in_use = key.map(|key| (provider.to_owned(), key));
+        Redaction::new(provider::secrets(&self.config, &self.environment).into_iter().chain(in_use))
     }
 
     fn default_agent(&self) -> AgentConfig {

@@ -9,7 +9,6 @@ use bowline::llm::{Model, Usage};
 use bowline::runtime::Runtime;
 use bowline::runtime::config::Said;
 use bowline::runtime::environment::Environment;
-use bowline::runtime::provider::{self, ModelName, Picked};
 
 pub(crate) type Result<T = (), E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
@@ -20,9 +19,7 @@ pub(crate) fn model(script: impl IntoIterator<Item = Reply>) -> Result<Arc<dyn M
         None => Ok(Arc::new(ScriptedModel::new(script))),
         Some(name) => {
             let runtime = Runtime::new(Environment::read()?, &Said::default())?;
-            let name = ModelName::resolve(&name, &runtime.config)?;
-            let picked = Picked { name, found: None };
-            Ok(provider::model(&picked, &runtime.config, &runtime.environment)?)
+            Ok(runtime.model(&name)?)
         }
     }
 }

@@ -161,7 +161,23 @@ fn a_model_that_was_found_gets_no_key_and_has_its_window() {
     let picked = Picked { name: name("llamacpp", "m", None), found: Some(found) };
     // The command would fail if it was run.
     let config = config("[providers.llamacpp]\napi_key_command = \"exit 1\"\n");
-    let model = model(&picked, &config, &environment(&[])).unwrap();
+    let (model, _) = model(&picked, &config, &environment(&[])).unwrap();
     assert_eq!(model.info().id(), "llamacpp/m");
     assert_eq!(model.info().context_window, Some(8192));
+}
+
+#[test]
+fn an_embedding_program_gets_a_model_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().to_string_lossy().into_owned();
+    let environment = environment(&[
+        ("BOWLINE_HOME", &home),
+        ("BOWLINE_PROVIDERS__MINE__BASE_URL", "http://127.0.0.1:1/v1"),
+        ("BOWLINE_PROVIDERS__MINE__MODEL", "small"),
+    ]);
+    let runtime = crate::Runtime::new(environment, &config::Said::default()).unwrap();
+    assert_eq!(runtime.model("mine/big:high").unwrap().info().id(), "mine/big");
+    assert_eq!(runtime.model("mine").unwrap().info().id(), "mine/small");
+    let error = runtime.model("mien/big").map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("did you mean \"mine\"?"), "{error}");
 }
