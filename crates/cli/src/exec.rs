@@ -333,12 +333,18 @@ fn source(runtime: &Runtime, store: &Files, args: &Exec) -> Result<Source, Failu
     Ok(Source::Resume(newest.ok_or_else(none)?.id))
 }
 
-/// Returns the model that was asked for: by a flag, or by the session that goes on.
+/// Returns the model that was asked for: by a flag, or by the session that goes on, as hard as it
+/// thought there.
 fn model(store: &Files, source: &Source, args: &Exec) -> Result<Option<String>, Failure> {
     Ok(match (&args.model, source) {
         (Some(model), _) => Some(model.clone()),
         (None, Source::New) => None,
-        (None, Source::Resume(session) | Source::Fork(session)) => store.summary(*session)?.model,
+        (None, Source::Resume(session) | Source::Fork(session)) => {
+            store.latest_start(*session)?.map(|started| match started.effort {
+                Some(effort) => format!("{}:{}", started.model, effort.as_str()),
+                None => started.model,
+            })
+        }
     })
 }
 

@@ -427,6 +427,28 @@ fn a_fork_goes_its_own_way() {
 }
 
 #[test]
+fn a_session_goes_on_with_the_effort_of_its_model() {
+    // The reply is longer than what of a log's end is looked at first.
+    let provider = Provider::answering(|_| Reply::Text("long ".repeat(100_000)));
+    let home = Home::new(&provider);
+    let go = |arguments: &[&str]| {
+        let (code, _, err) = home.run(&[&["exec"], arguments, &["go"]].concat());
+        assert_eq!(code, 0, "{err}");
+        let request = provider.requests().pop().unwrap();
+        (request["model"].clone(), request["reasoning_effort"].clone())
+    };
+    assert_eq!(go(&["-m", "test/big:high"]), (json!("big"), json!("high")));
+    let id = home.sessions().remove(0);
+    assert_eq!(go(&["--continue"]), (json!("big"), json!("high")));
+    assert_eq!(go(&[&format!("--resume={id}")]), (json!("big"), json!("high")));
+    assert_eq!(go(&[&format!("--fork={id}")]), (json!("big"), json!("high")));
+    // What a flag says holds, and from then on.
+    let resume = format!("--resume={id}");
+    assert_eq!(go(&[&resume, "-m", "test/small"]), (json!("small"), Value::Null));
+    assert_eq!(go(&[&resume]), (json!("small"), Value::Null));
+}
+
+#[test]
 fn a_torn_line_is_repaired_and_an_altered_one_is_reported() {
     let provider = says("ok");
     let home = Home::new(&provider);

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 
 use jiff::Timestamp;
 
-use bowline_agent::entry::{Ending, Entry, EntryKind, Origin, Via};
+use bowline_agent::entry::{Ending, Entry, EntryKind, Origin, RunStarted, Via};
 use bowline_agent::id::{AgentId, SessionId};
 use bowline_agent::journal::{JournalError, Pos};
 use bowline_llm::{Part, UserMessage};
@@ -23,8 +23,10 @@ const HEAD: u64 = 512 * 1024;
 const TAIL: u64 = 32 * 1024;
 
 /// What the lines that say something of a run hold.
-const TELLING: [&str; 3] =
-    [r#""kind":"run_started""#, r#""kind":"run_ended""#, r#""kind":"assistant""#];
+const TELLING: [&str; 3] = [STARTED, r#""kind":"run_ended""#, r#""kind":"assistant""#];
+
+/// What the line holds that begins a run.
+const STARTED: &str = r#""kind":"run_started""#;
 
 /// The most bytes of a preview.
 const PREVIEW: usize = 200;
@@ -107,6 +109,17 @@ impl Files {
     /// [`JournalError::NotFound`], [`JournalError::Corrupt`] or [`JournalError::Io`].
     pub fn summary(&self, id: SessionId) -> Result<Summary, JournalError> {
         summarize(&self.place(id)?)
+    }
+
+    /// Returns how the latest run of a session's root agent began; `None` if there was none. The log
+    /// is searched from its end.
+    ///
+    /// # Errors
+    /// [`JournalError::NotFound`], [`JournalError::Corrupt`] or [`JournalError::Io`].
+    pub fn latest_start(&self, id: SessionId) -> Result<Option<RunStarted>, JournalError> {
+        let place = self.place(id)?;
+        let find = |lines: Vec<&[u8]>| latest_start(lines, &place);
+        Ok(at_the_end(&place, find, Option::is_some)?.0)
     }
 }
 
@@ -194,38 +207,21 @@ struct Tail {
 
 impl Tail {
     fn read(place: &Place) -> Result<Self, JournalError> {
-        let path = place.log();
-        let file = File::open(&path).map_err(failed("open", &path))?;
-        let length = file.metadata().map_err(failed("look at", &path))?.len();
-        let mut size = TAIL;
-        loop {
-            let start = length.saturating_sub(size);
-            let mut bytes = vec![0; usize::try_from(length - start).unwrap_or_default()];
-            file.read_exact_at(&mut bytes, start).map_err(failed("read", &path))?;
-            let tail = Self::find(lines(&bytes, start > 0), place)?;
-            if tail.run.is_some() || start == 0 {
-                return Ok(Self { bytes: length, ..tail });
-            }
-            size *= 16;
-        }
+        let find = |lines: Vec<&[u8]>| Self::find(lines, place);
+        let (tail, bytes) = at_the_end(place, find, |tail| tail.run.is_some())?;
+        Ok(Self { bytes, ..tail })
     }
 
-    fn find<'a>(
-        lines: impl DoubleEndedIterator<Item = &'a [u8]>,
-        place: &Place,
-    ) -> Result<Self, JournalError> {
+    fn find(lines: Vec<&[u8]>, place: &Place) -> Result<Self, JournalError> {
         let mut tail = Self::default();
-        for line in lines.rev() {
+        for line in lines.into_iter().rev() {
             // A line that has this somewhere else is taken apart in vain.
             let text = String::from_utf8_lossy(line);
             let is_telling = TELLING.iter().any(|kind| text.contains(kind));
             if !is_telling && tail.at.is_some() {
                 continue;
             }
-            let (Pos(pos), entries) = line::peek(line).map_err(|what| {
-                let what = format!("near its end: {what}");
-                JournalError::Corrupt { place: place.log().display().to_string(), what }
-            })?;
+            let (Pos(pos), entries) = take_apart(line, place)?;
             if tail.at.is_none() {
                 tail.at = entries.last().map(|entry| entry.at);
                 tail.entries = pos + entries.len() as u64;
@@ -254,12 +250,59 @@ impl Tail {
     }
 }
 
+/// Returns how the last run began of which lines tell.
+fn latest_start(lines: Vec<&[u8]>, place: &Place) -> Result<Option<RunStarted>, JournalError> {
+    let root = place.id.root();
+    for line in lines.into_iter().rev() {
+        if !String::from_utf8_lossy(line).contains(STARTED) {
+            continue;
+        }
+        let (_, entries) = take_apart(line, place)?;
+        for entry in entries.into_iter().rev().filter(|entry| entry.agent == root) {
+            if let EntryKind::RunStarted(started) = entry.kind {
+                return Ok(Some(started));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Looks for something in the lines at the end of a log, in more and more of them until it is enough
+/// or there are no more; returns it and the length of the log.
+fn at_the_end<T>(
+    place: &Place,
+    find: impl Fn(Vec<&[u8]>) -> Result<T, JournalError>,
+    is_enough: impl Fn(&T) -> bool,
+) -> Result<(T, u64), JournalError> {
+    let path = place.log();
+    let file = File::open(&path).map_err(failed("open", &path))?;
+    let length = file.metadata().map_err(failed("look at", &path))?.len();
+    let mut size = TAIL;
+    loop {
+        let start = length.saturating_sub(size);
+        let mut bytes = vec![0; usize::try_from(length - start).unwrap_or_default()];
+        file.read_exact_at(&mut bytes, start).map_err(failed("read", &path))?;
+        let found = find(lines(&bytes, start > 0))?;
+        if is_enough(&found) || start == 0 {
+            return Ok((found, length));
+        }
+        size *= 16;
+    }
+}
+
 /// Cuts the end of a log into whole lines.
-fn lines(bytes: &[u8], is_cut: bool) -> impl DoubleEndedIterator<Item = &[u8]> {
+fn lines(bytes: &[u8], is_cut: bool) -> Vec<&[u8]> {
     let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     // What follows the last newline is no commit.
     lines.pop();
-    lines.into_iter().skip(usize::from(is_cut))
+    lines.split_off(usize::from(is_cut).min(lines.len()))
+}
+
+fn take_apart(line: &[u8], place: &Place) -> Result<(Pos, Vec<Entry>), JournalError> {
+    line::peek(line).map_err(|what| {
+        let what = format!("near its end: {what}");
+        JournalError::Corrupt { place: place.log().display().to_string(), what }
+    })
 }
 
 fn preview(message: &UserMessage) -> Option<String> {

@@ -133,6 +133,8 @@ async fn a_summary_tells_the_beginning_and_the_end() {
     );
     let previews: Vec<_> = summaries.iter().map(|summary| summary.preview.as_deref()).collect();
     assert_eq!(previews[..2], [Some("be kind"), Some("mend the knot")]);
+    let start = fixture.files.latest_start(id).unwrap().unwrap();
+    assert_eq!((start.run, start.model.as_str()), (second, "b/two"));
     let models: Vec<_> = summaries.iter().map(|summary| summary.model.as_deref()).collect();
     let (one, two) = (Some("a/one"), Some("b/two"));
     assert_eq!(models, [None, one, one, one, one, two, two]);
