@@ -1,28 +1,27 @@
 //! The transport all wires share: one pool of connections, bounded in time and size.
 
 use std::error::Error;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use std::{fmt, io};
 
 use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
-use reqwest::{Client, NoProxy, Response, Url, redirect};
+use reqwest::{Client, Response, Url, redirect};
 use tokio::time::timeout;
 
 use crate::{ErrorKind, ModelError, Secret};
 
+mod clients;
 mod retry_after;
-mod tls;
+
+pub use clients::Clients;
 
 /// How much of the body of an error is read, in bytes.
 const ERROR_BODY_LIMIT: usize = 64 << 10;
 
 /// How long an answer that is one document may be, in bytes.
 const DOCUMENT_LIMIT: usize = 64 << 20;
-
-/// The addresses that never go through a proxy.
-const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
 
 /// A pool of kept connections. Clones share it; one for the whole process is right.
 ///
@@ -32,9 +31,7 @@ pub struct Transport(Arc<Pools>);
 
 struct Pools {
     config: Config,
-    proxies: Vec<reqwest::Proxy>,
-    plain: OnceLock<Result<Client, String>>,
-    tls: OnceLock<Result<Client, String>>,
+    clients: Clients,
 }
 
 /// How connections are made.
@@ -75,26 +72,15 @@ impl Transport {
     /// # Errors
     /// If the address of a proxy is none.
     pub fn new(config: Config) -> Result<Self, ModelError> {
-        let mut proxies = Vec::new();
-        let direct = format!("{LOOPBACK},{}", config.proxy.no_proxy);
-        let mut add = |make: fn(&str) -> reqwest::Result<reqwest::Proxy>, secret: &Secret| {
-            let proxy = make(secret.expose()).map_err(|_| {
-                ModelError::new(ErrorKind::InvalidRequest, "the address of the proxy is no URL")
-            })?;
-            proxies.push(proxy.no_proxy(NoProxy::from_string(&direct)));
-            Ok::<(), ModelError>(())
-        };
-        if let Some(proxy) = &config.proxy.http {
-            add(|url| reqwest::Proxy::http(url), proxy)?;
-        }
-        if let Some(proxy) = &config.proxy.https {
-            add(|url| reqwest::Proxy::https(url), proxy)?;
-        }
-        Ok(Self::with(config, proxies))
+        let transport = Self::with(config);
+        let checked = transport.0.clients.check();
+        checked.map_err(|error| ModelError::new(ErrorKind::InvalidRequest, error))?;
+        Ok(transport)
     }
 
-    fn with(config: Config, proxies: Vec<reqwest::Proxy>) -> Self {
-        Self(Arc::new(Pools { config, proxies, plain: OnceLock::new(), tls: OnceLock::new() }))
+    fn with(config: Config) -> Self {
+        let clients = Clients::new(&config.proxy);
+        Self(Arc::new(Pools { config, clients }))
     }
 
     /// Sends `body` as JSON and returns the answer if it is a success.
@@ -122,46 +108,27 @@ impl Transport {
     }
 
     fn client(&self, url: &Url) -> Result<&Client, ModelError> {
-        // A proxy that itself speaks TLS needs the certificates for plain targets too.
-        let needs_tls = url.scheme() == "https"
-            || self.0.config.proxy.http.as_ref().is_some_and(|url| {
-                url.expose().get(..6).is_some_and(|start| start.eq_ignore_ascii_case("https:"))
-            });
-        let client = if needs_tls {
-            self.0.tls.get_or_init(|| self.0.build(tls::trusting_the_machine()))
-        } else {
-            self.0.plain.get_or_init(|| self.0.build(tls::trusting_nobody()))
-        };
-        client.as_ref().map_err(|error| ModelError::new(ErrorKind::InvalidRequest, error))
+        let Pools { config, clients } = &*self.0;
+        let client = clients.get(url, |builder| {
+            builder
+                .user_agent(&config.user_agent)
+                .connect_timeout(config.connect_timeout)
+                .tcp_nodelay(true)
+                .redirect(redirect::Policy::custom(follow_same_origin))
+        });
+        client.map_err(|error| ModelError::new(ErrorKind::InvalidRequest, error))
     }
 }
 
 impl Default for Transport {
     fn default() -> Self {
-        Self::with(Config::default(), Vec::new())
+        Self::with(Config::default())
     }
 }
 
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Transport").field(&self.0.config).finish()
-    }
-}
-
-impl Pools {
-    fn build(&self, tls: Result<rustls::ClientConfig, rustls::Error>) -> Result<Client, String> {
-        let tls = tls.map_err(|error| format!("cannot set up TLS: {error}"))?;
-        let mut builder = Client::builder()
-            .tls_backend_preconfigured(tls)
-            .user_agent(&self.config.user_agent)
-            .connect_timeout(self.config.connect_timeout)
-            .tcp_nodelay(true)
-            .redirect(redirect::Policy::custom(follow_same_origin))
-            .no_proxy();
-        for proxy in &self.proxies {
-            builder = builder.proxy(proxy.clone());
-        }
-        builder.build().map_err(|error| format!("cannot set up HTTP: {error}"))
     }
 }
 
@@ -363,8 +330,7 @@ mod tests {
     fn plain_http_loads_no_certificates() {
         let transport = Transport::default();
         transport.client(&"http://127.0.0.1/".parse().unwrap()).unwrap();
-        assert!(transport.0.plain.get().is_some());
-        assert!(transport.0.tls.get().is_none());
+        assert!(!transport.0.clients.knows_certificates());
     }
 
     #[test]
