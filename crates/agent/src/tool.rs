@@ -48,7 +48,8 @@ pub trait Tool: Send + Sync + 'static {
     }
 
     /// Declares what to do with a call that was cut off by the death of its process.
-    fn recovery(&self) -> Recovery {
+    fn recovery(&self, input: &Self::Input) -> Recovery {
+        let _ = input;
         Recovery::Unknown
     }
 
@@ -202,7 +203,7 @@ impl<T: Tool> DynTool for T {
         let input = parse_arguments::<T::Input>(arguments)?;
         Ok(Prepared {
             access: self.access(&input),
-            recovery: self.recovery(),
+            recovery: self.recovery(&input),
             deadline: self.deadline(),
             run: Box::new(move |cx| Box::pin(async move { self.run(input, &cx).await })),
         })

@@ -37,7 +37,7 @@ impl Tool for CountWords {
     }
 
     // It changes nothing, so a call that a crash cut off simply runs again.
-    fn recovery(&self) -> Recovery {
+    fn recovery(&self, _: &CountWordsInput) -> Recovery {
         Recovery::Rerun
     }
 

@@ -347,6 +347,31 @@ fn a_killed_run_goes_on_and_its_command_is_reported_interrupted() {
 }
 
 #[test]
+fn a_look_at_a_job_that_a_crash_cut_off_is_taken_again() {
+    let job = |arguments: Value| ("look".to_owned(), "job", arguments);
+    let provider = Provider::answering(move |request| match results(request) {
+        0 => Reply::Calls(vec![(
+            "first".to_owned(),
+            "bash",
+            json!({ "command": "echo said; read line < gate", "background": true }),
+        )]),
+        1 => Reply::Calls(vec![job(json!({ "action": "output", "wait": 60 }))]),
+        _ => Reply::Text("seen".to_owned()),
+    });
+    let home = Home::new(&provider);
+    fifo(&home, "gate");
+    let (mut child, events) = start(&home, &["go"]);
+    while wait_for(&events, "tool_start")["data"]["name"] != "job" {}
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (code, out, err) = home.run(&["exec", "--continue"]);
+    assert_eq!((code, out.as_str()), (0, "seen\n"), "{err}");
+    let request = provider.requests().pop().unwrap();
+    let result = messages(&request).last().unwrap()["content"].as_str().unwrap().to_owned();
+    assert!(result.contains("said\n[j1: "), "{result}");
+}
+
+#[test]
 fn a_steer_from_another_process_arrives_exactly_once() {
     let provider = Provider::answering(|request| match results(request) {
         0 => Reply::Calls(vec![bash("first", "read line < gate"), bash("second", "echo never")]),

@@ -29,7 +29,7 @@ impl Tool for AskUser {
         Access::none()
     }
 
-    fn recovery(&self) -> Recovery {
+    fn recovery(&self, _: &AskUserInput) -> Recovery {
         Recovery::Reattach
     }
 

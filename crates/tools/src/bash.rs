@@ -142,7 +142,7 @@ impl Tool for Bash {
         Access::execute(input.command.clone())
     }
 
-    fn recovery(&self) -> Recovery {
+    fn recovery(&self, _: &BashInput) -> Recovery {
         Recovery::Unknown
     }
 

@@ -124,7 +124,7 @@ impl Tool for Fetch {
         Access { network: host.into_iter().collect(), ..Access::none() }
     }
 
-    fn recovery(&self) -> Recovery {
+    fn recovery(&self, _: &FetchInput) -> Recovery {
         Recovery::Rerun
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use bowline_agent::tool::{Access, Deadline, Tool, ToolContext, ToolError, ToolOutput};
+use bowline_agent::tool::{Access, Deadline, Recovery, Tool, ToolContext, ToolError, ToolOutput};
 
 use crate::bash::{after, end_of};
 use crate::process::Status;
@@ -65,6 +65,13 @@ impl Tool for Job {
             (JobAction::Write, Some(text)) => Access::execute(text.clone()),
             (JobAction::Write, None)
             | (JobAction::List | JobAction::Output | JobAction::Kill, _) => Access::none(),
+        }
+    }
+
+    fn recovery(&self, input: &JobInput) -> Recovery {
+        match input.action {
+            JobAction::List | JobAction::Output => Recovery::Rerun,
+            JobAction::Write | JobAction::Kill => Recovery::Unknown,
         }
     }
 

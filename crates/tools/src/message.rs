@@ -31,7 +31,7 @@ impl Tool for Message {
         Access::none()
     }
 
-    fn recovery(&self) -> Recovery {
+    fn recovery(&self, _: &MessageInput) -> Recovery {
         // What is recorded counts only with the call's result, so it is said once.
         Recovery::Rerun
     }

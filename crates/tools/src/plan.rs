@@ -39,7 +39,7 @@ impl Tool for UpdatePlan {
         Access::none()
     }
 
-    fn recovery(&self) -> Recovery {
+    fn recovery(&self, _: &UpdatePlanInput) -> Recovery {
         Recovery::Rerun
     }
 

@@ -49,7 +49,7 @@ impl Tool for Read {
         Access::read(self.workspace.resolve(&input.path))
     }
 
-    fn recovery(&self) -> Recovery {
+    fn recovery(&self, _: &ReadInput) -> Recovery {
         Recovery::Rerun
     }
 

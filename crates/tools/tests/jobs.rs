@@ -7,7 +7,7 @@ mod desk;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_agent::tool::{DynTool, ToolError, ToolOutput};
+use bowline_agent::tool::{DynTool, Recovery, ToolError, ToolOutput};
 use bowline_llm::text_of;
 use bowline_tools::process::Processes;
 use bowline_tools::{Bash, Job, Jobs};
@@ -154,4 +154,19 @@ async fn a_later_process_tells_what_became_of_a_job() {
     assert!(text.ends_with("nobody knows how]"), "{text}");
     let text = second.bash(command).await.unwrap();
     assert!(text.contains("as job j2"), "{text}");
+}
+
+#[test]
+fn only_what_looks_at_a_job_is_done_again_after_a_crash() {
+    let job = Arc::new(Job::new(Arc::default()));
+    let recovery = |action: &str| {
+        let arguments = json!({ "action": action, "text": "x" }).to_string();
+        Arc::clone(&job).prepare(&arguments).unwrap().recovery
+    };
+    for action in ["list", "output"] {
+        assert_eq!(recovery(action), Recovery::Rerun);
+    }
+    for action in ["write", "kill"] {
+        assert_eq!(recovery(action), Recovery::Unknown);
+    }
 }

@@ -47,7 +47,7 @@ impl Tool for Glob {
         Access::read(self.workspace.resolve(&folder))
     }
 
-    fn recovery(&self) -> Recovery {
+    fn recovery(&self, _: &GlobInput) -> Recovery {
         Recovery::Rerun
     }
 

@@ -59,7 +59,7 @@ impl Tool for Grep {
         Access::read(self.workspace.resolve(input.path.as_deref().unwrap_or(".")))
     }
 
-    fn recovery(&self) -> Recovery {
+    fn recovery(&self, _: &GrepInput) -> Recovery {
         Recovery::Rerun
     }
 

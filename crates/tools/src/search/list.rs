@@ -41,7 +41,7 @@ impl Tool for List {
         Access::read(self.workspace.resolve(input.path.as_deref().unwrap_or(".")))
     }
 
-    fn recovery(&self) -> Recovery {
+    fn recovery(&self, _: &ListInput) -> Recovery {
         Recovery::Rerun
     }
 
