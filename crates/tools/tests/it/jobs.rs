@@ -1,19 +1,15 @@
 //! Commands that go on after the call that started them.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
-
-#[path = "support/desk.rs"]
-mod desk;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_agent::tool::{DynTool, Recovery, ToolError, ToolOutput};
-use bowline_llm::text_of;
+use bowline_agent::tool::{DynTool, Recovery, ToolError};
 use bowline_tools::process::Processes;
 use bowline_tools::{Bash, Job, Jobs};
-use desk::{Desk, failure, is_alive, pids, until};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+
+use crate::desk::{Desk, failure, is_alive, pids, until};
 
 struct JobDesk {
     desk: Desk,
@@ -33,19 +29,11 @@ impl JobDesk {
     }
 
     async fn bash(&self, arguments: Value) -> Result<String, ToolError> {
-        self.run(Arc::clone(&self.bash), arguments).await
+        self.desk.call_again(&self.bash, arguments).await
     }
 
     async fn job(&self, arguments: Value) -> Result<String, ToolError> {
-        self.run(Arc::clone(&self.job), arguments).await
-    }
-
-    async fn run(&self, tool: Arc<impl DynTool>, arguments: Value) -> Result<String, ToolError> {
-        let prepared = tool.prepare(&arguments.to_string())?;
-        match (prepared.run)(self.desk.cx.clone()).await? {
-            ToolOutput::Content(parts) => Ok(text_of(&parts)),
-            ToolOutput::Waiting(wake) => panic!("the tool waits for {wake:?}"),
-        }
+        self.desk.call_again(&self.job, arguments).await
     }
 }
 

@@ -1,17 +1,15 @@
 //! Reading, writing and editing files.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
-
-#[path = "support/desk.rs"]
-mod desk;
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::sync::Arc;
 
 use bowline_agent::tool::{DynTool, ToolError};
 use bowline_llm::Part;
 use bowline_tools::{Edit, Read, Write};
-use desk::{Desk, failure};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+
+use crate::desk::{Desk, failure};
 
 async fn read(desk: &Desk, arguments: Value) -> Result<String, ToolError> {
     desk.call(Read::new(desk.workspace.clone()), arguments).await
@@ -86,7 +84,7 @@ async fn an_image_is_shown() {
     let desk = Desk::new();
     desk.put("a.png", [0x89, b'P', b'N', b'G', 1, 2]);
     let tool = Read::new(desk.workspace.clone());
-    let parts = desk.parts(tool, json!({ "path": "a.png" })).await.unwrap();
+    let parts = desk.parts(&Arc::new(tool), json!({ "path": "a.png" })).await.unwrap();
     let [Part::Text(note), Part::Image(image)] = parts.as_slice() else { panic!("{parts:?}") };
     assert_eq!(note, "a.png: image/png, 6 bytes");
     assert_eq!((image.media_type.as_str(), &*image.data), ("image/png", "iVBORwEC"));

@@ -1,5 +1,4 @@
 //! What an agent tells and asks a person, in a session as it runs.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
 
 use std::sync::Arc;
 

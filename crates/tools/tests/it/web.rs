@@ -1,8 +1,4 @@
 //! Fetching from a server in the test.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
-
-#[path = "support/desk.rs"]
-mod desk;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,13 +7,14 @@ use bowline_agent::tool::{Access, DynTool, Recovery, ToolError};
 use bowline_llm::Secret;
 use bowline_llm::http::Proxy;
 use bowline_tools::{Fetch, FetchConfig};
-use desk::{Desk, failure};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
+
+use crate::desk::{Desk, failure, until};
 
 /// A server that answers each request by its path; it ends with the test.
 struct Server {
@@ -248,7 +245,7 @@ async fn a_silent_server_is_left_in_time() {
     assert_eq!(why, format!("{url} did not answer within 0.05 s"));
     desk.cx.tool_time = None;
     let (canceled, ()) = tokio::join!(desk.call(fetch(), json!({ "url": url })), async {
-        desk::until("the request is there", || server.heads().len() == 2).await;
+        until("the request is there", || server.heads().len() == 2).await;
         desk.cx.cancel.cancel();
     });
     assert_eq!(failure(canceled), "canceled");

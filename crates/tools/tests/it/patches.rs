@@ -1,8 +1,4 @@
 //! Patches of several files: the scenarios in `fixtures/apply-patch`, and what they leave out.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
-
-#[path = "support/desk.rs"]
-mod desk;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,9 +6,10 @@ use std::path::Path;
 
 use bowline_agent::tool::{DynTool, ToolError};
 use bowline_tools::{ApplyPatch, Edit};
-use desk::{Desk, failure};
 use pretty_assertions::assert_eq;
 use serde_json::json;
+
+use crate::desk::{Desk, failure};
 
 async fn patch(desk: &Desk, text: &str) -> Result<String, ToolError> {
     desk.call(ApplyPatch::new(desk.workspace.clone()), json!({ "patch": text })).await

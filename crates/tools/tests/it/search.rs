@@ -1,16 +1,13 @@
 //! Listing folders and finding files and text.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
-
-#[path = "support/desk.rs"]
-mod desk;
 
 use std::time::{Duration, SystemTime};
 
 use bowline_agent::tool::ToolError;
 use bowline_tools::{Glob, Grep, List};
-use desk::{Desk, failure};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+
+use crate::desk::{Desk, failure};
 
 fn project() -> Desk {
     let desk = Desk::new();

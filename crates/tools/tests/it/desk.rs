@@ -1,17 +1,11 @@
-//! What the tests of this crate share.
-#![allow(
-    dead_code,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "each test program uses its part, and a test may panic"
-)]
+//! What the tests of this crate share: a place to work, and a way to call tools.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bowline_agent::id::SystemSource;
-use bowline_agent::tool::{DynTool, Tool, ToolContext, ToolError, ToolOutput};
+use bowline_agent::tool::{DynTool, ToolContext, ToolError, ToolOutput};
 use bowline_llm::{Part, text_of};
 use bowline_tools::process::{Helper, Processes};
 use bowline_tools::{Environment, Workspace};
@@ -27,7 +21,7 @@ pub(crate) struct Desk {
 
 impl Desk {
     pub(crate) fn new() -> Self {
-        Self::with(Helper::Program(env!("CARGO_BIN_EXE_bowline-helper").into()))
+        Self::with(helper())
     }
 
     pub(crate) fn with(helper: Helper) -> Self {
@@ -62,10 +56,19 @@ impl Desk {
         String::from_utf8(std::fs::read(self.path(name)).unwrap()).unwrap()
     }
 
-    /// Calls a tool as the loop does.
+    /// Calls a tool as the loop does, and returns its text.
     pub(crate) async fn call(
         &self,
-        tool: impl Tool,
+        tool: impl DynTool,
+        arguments: Value,
+    ) -> Result<String, ToolError> {
+        self.call_again(&Arc::new(tool), arguments).await
+    }
+
+    /// As [`Desk::call`], of a tool that keeps something between its calls.
+    pub(crate) async fn call_again(
+        &self,
+        tool: &Arc<impl DynTool>,
         arguments: Value,
     ) -> Result<String, ToolError> {
         self.parts(tool, arguments).await.map(|parts| text_of(&parts))
@@ -73,15 +76,20 @@ impl Desk {
 
     pub(crate) async fn parts(
         &self,
-        tool: impl Tool,
+        tool: &Arc<impl DynTool>,
         arguments: Value,
     ) -> Result<Vec<Part>, ToolError> {
-        let prepared = Arc::new(tool).prepare(&arguments.to_string())?;
+        let prepared = Arc::clone(tool).prepare(&arguments.to_string())?;
         match (prepared.run)(self.cx.clone()).await? {
             ToolOutput::Content(parts) => Ok(parts),
             ToolOutput::Waiting(wake) => panic!("the tool waits for {wake:?}"),
         }
     }
+}
+
+/// Returns the helper process of this crate.
+pub(crate) fn helper() -> Helper {
+    Helper::Program(env!("CARGO_BIN_EXE_bowline-helper").into())
 }
 
 /// Waits until something holds.

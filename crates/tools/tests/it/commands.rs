@@ -1,8 +1,4 @@
 //! Commands, with real processes.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests")]
-
-#[path = "support/desk.rs"]
-mod desk;
 
 use std::io::BufRead;
 use std::path::Path;
@@ -15,7 +11,8 @@ use serde_json::json;
 use bowline_agent::tool::ToolError;
 use bowline_tools::Bash;
 use bowline_tools::process::{Cause, Command, Helper, ProcessError, Processes, Status};
-use desk::{Desk, failure, is_alive, pids, until};
+
+use crate::desk::{Desk, failure, helper, is_alive, pids, until};
 
 /// A command that leaves its group, its session and its parents in every known way.
 const FAMILY: &str = "echo $$ > first
@@ -216,7 +213,7 @@ async fn a_command_that_cannot_start_says_why() {
 
 #[tokio::test]
 async fn a_runaway_output_is_stopped() {
-    for helper in [Helper::Program(env!("CARGO_BIN_EXE_bowline-helper").into()), Helper::None] {
+    for helper in [helper(), Helper::None] {
         let desk = Desk::with(helper);
         let command = Command { max_output: 100_000, ..command(&desk, "yes & yes") };
         let mut running = desk.workspace.processes.start(command).await.unwrap();
@@ -227,7 +224,7 @@ async fn a_runaway_output_is_stopped() {
 
 #[tokio::test]
 async fn a_command_can_be_written_to() {
-    for helper in [Helper::Program(env!("CARGO_BIN_EXE_bowline-helper").into()), Helper::None] {
+    for helper in [helper(), Helper::None] {
         let desk = Desk::with(helper);
         let command = Command { stdin: true, ..command(&desk, "cat; echo done") };
         let mut running = desk.workspace.processes.start(command).await.unwrap();
@@ -258,7 +255,7 @@ async fn without_a_helper_commands_run_and_end_with_their_group() {
 async fn nothing_is_left_when_bowline_is_killed() {
     let desk = Desk::new();
     let mut bowline = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_bowline_that_is_killed", "--ignored", "--nocapture"])
+        .args(["--exact", "commands::a_bowline_that_is_killed", "--ignored", "--nocapture"])
         .current_dir(&desk.workspace.cwd)
         .stdout(std::process::Stdio::piped())
         .spawn()
@@ -284,7 +281,7 @@ async fn nothing_is_left_when_bowline_is_killed() {
 async fn a_bowline_that_is_killed() {
     let mut desk = Desk::new();
     desk.workspace.cwd = std::env::current_dir().unwrap();
-    let processes = Processes::new(Helper::Program(env!("CARGO_BIN_EXE_bowline-helper").into()));
+    let processes = Processes::new(helper());
     let mut running = processes.start(command(&desk, FAMILY)).await.unwrap();
     let result: Result<Status, ProcessError> = running.exit().await;
     panic!("it ended: {result:?}");

@@ -1,0 +1,12 @@
+//! The tools through their door, on real files, with real processes and servers of the test.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
+mod commands;
+mod desk;
+mod files;
+mod jobs;
+mod patches;
+mod search;
+mod talk;
+mod web;
