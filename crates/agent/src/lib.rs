@@ -51,3 +51,7 @@ pub use outcome::Outcome;
 pub use projection::Projection;
 pub use redact::Redaction;
 pub use run::{Run, RunFailure, collect_final_text};
+
+/// With which the arguments of tools are described; with `use bowline::agent::schemars;` its derive
+/// needs no dependency of one's own.
+pub use schemars;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bowline::agent::id::{EntryId, SessionId};
 use bowline::agent::limits::Limits;
+use bowline::agent::schemars;
 use bowline::agent::tool::{ToolContext, Toolbox, tool_fn};
 use bowline::agent::{Agent, SessionHandle};
 use bowline::llm::chat::{Codec, Dialect};

@@ -6,6 +6,7 @@
 mod support;
 
 use bowline::agent::Agent;
+use bowline::agent::schemars;
 use bowline::agent::tool::{ToolContext, Toolbox, tool_fn};
 use bowline::llm::scripted::Reply;
 

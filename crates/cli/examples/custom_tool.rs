@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use bowline::agent::Agent;
 use bowline::agent::event::EventBody;
+use bowline::agent::schemars;
 use bowline::agent::tool::{Access, Recovery, Tool, ToolContext, ToolError, ToolOutput, Toolbox};
 use bowline::llm::scripted::Reply;
 use bowline::llm::text_of;

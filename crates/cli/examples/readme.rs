@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, reason = "an example shows something")]
 
 use bowline::agent::Agent;
+use bowline::agent::schemars;
 use bowline::agent::tool::{ToolContext, Toolbox, tool_fn};
 use bowline::llm::scripted::{Reply, ScriptedModel};
 

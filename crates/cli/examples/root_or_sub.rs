@@ -5,6 +5,7 @@
 
 mod support;
 
+use bowline::agent::schemars;
 use bowline::agent::tool::{ToolContext, Toolbox, tool_fn};
 use bowline::agent::{Agent, AgentCreator, RunFailure};
 use bowline::llm::scripted::Reply;

@@ -12,6 +12,7 @@ use bowline::agent::children::{Beginning, Child};
 use bowline::agent::entry::{CallStatus, Ending};
 use bowline::agent::event::EventBody;
 use bowline::agent::limits::{LimitKind, Limits};
+use bowline::agent::schemars;
 use bowline::agent::tool::{Access, ToolContext, ToolError, ToolOutput, Toolbox, tool_fn};
 use bowline::agent::{Agent, RunFailure};
 use bowline::llm::scripted::{Reply, ScriptedModel};

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bowline::agent::children::{Beginning, Child};
 use bowline::agent::entry::CallStatus;
 use bowline::agent::event::EventBody;
+use bowline::agent::schemars;
 use bowline::agent::tool::{Access, ToolContext, ToolError, ToolOutput, Toolbox, tool_fn};
 use bowline::agent::{Agent, RunFailure};
 use bowline::llm::scripted::{Gate, Reply, ScriptedModel};

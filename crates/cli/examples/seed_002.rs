@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bowline::agent::entry::Ending;
 use bowline::agent::event::EventBody;
 use bowline::agent::id::SessionId;
+use bowline::agent::schemars;
 use bowline::agent::tool::{Access, Scope, ToolContext, ToolError, Toolbox, tool_fn};
 use bowline::agent::{Agent, AgentCreator as _, SessionHandle};
 use bowline::llm::scripted::{Reply, ScriptedModel};

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bowline::agent::entry::Ending;
 use bowline::agent::event::{EventBody, Phase};
+use bowline::agent::schemars;
 use bowline::agent::tool::{ToolContext, ToolError, ToolOutput, Toolbox, tool_fn};
 use bowline::agent::{Agent, AgentCreator, AgentError, SessionHandle};
 use bowline::llm::ModelInfo;

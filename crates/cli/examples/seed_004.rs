@@ -11,6 +11,7 @@ use bowline::agent::conversation::Conversation;
 use bowline::agent::entry::CallStatus;
 use bowline::agent::event::{EventBody, Phase};
 use bowline::agent::orchestrator::{NextStep, Orchestrator, React};
+use bowline::agent::schemars;
 use bowline::agent::tool::{ToolContext, ToolError, Toolbox, tool_fn};
 use bowline::agent::{Agent, Outcome};
 use bowline::llm::scripted::{Gate, Reply, ScriptedModel};

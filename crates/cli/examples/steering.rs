@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bowline::agent::Agent;
 use bowline::agent::event::EventBody;
+use bowline::agent::schemars;
 use bowline::agent::tool::{ToolContext, ToolError, Toolbox, tool_fn};
 use bowline::llm::scripted::Reply;
 use futures::StreamExt;

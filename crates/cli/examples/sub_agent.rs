@@ -6,6 +6,7 @@
 mod support;
 
 use bowline::agent::event::EventBody;
+use bowline::agent::schemars;
 use bowline::agent::tool::{Recovery, ToolContext, ToolError, Toolbox, tool_fn};
 use bowline::agent::{Agent, AgentCreator};
 use bowline::llm::scripted::Reply;

@@ -10,6 +10,7 @@ mod support;
 use std::sync::Arc;
 
 use bowline::agent::Agent;
+use bowline::agent::schemars;
 use bowline::agent::tool::{ToolContext, Toolbox, tool_fn};
 use bowline::llm::http::Transport;
 use bowline::llm::{ModelInfo, chat};
