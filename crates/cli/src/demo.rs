@@ -1,28 +1,27 @@
-//! `bowline demo`: a small task, really done in a scratch folder, with every step shown.
+//! `bowline demo`: small tasks, really done in a scratch folder, with every step shown.
 
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
 use bowline_agent::event::{Event, EventBody};
 use bowline_agent::id::{SessionId, SystemSource};
-use bowline_agent::tool::{Toolbox, ToolboxError};
+use bowline_agent::tool::{Tool as _, Toolbox, ToolboxError};
 use bowline_agent::{Agent, AgentError};
 use bowline_llm::scripted::{Reply, ScriptedModel};
-use bowline_llm::{CallId, Message, Model, Request, text_of};
-use bowline_runtime::prompt;
+use bowline_llm::{CallId, Message, Request, text_of};
+use bowline_runtime::environment::Environment;
+use bowline_runtime::{Choice, Runtime, prompt};
 use bowline_store::{Durability, Files};
 use bowline_tools::process::{Helper, Processes};
-use bowline_tools::{Editing, Environment, Workspace, toolbox};
+use bowline_tools::{Bash, Editing, Workspace, toolbox};
 use futures::StreamExt as _;
 
 use crate::args::{Demo, Demonstration};
 use crate::exit::{self, Failure};
-
-const TASK: &str = "`bash test.sh` fails. Find out why, mend it, and show that it passes.";
 
 const AVERAGE: &str = r#"# Prints the average of the numbers in a file, one a line.
 sum=0
@@ -50,69 +49,167 @@ pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
             ));
         }
     }
-    let id = SessionId::new(&SystemSource);
-    let folder = std::env::temp_dir().join(format!("bowline-demo-{id}"));
-    let cannot = |error: io::Error| {
-        Failure::Failed(format!("cannot write to {}: {error}", folder.display()))
-    };
-    let work = prepare(&folder).map_err(cannot)?;
-    let sessions = Files::new(folder.join("sessions"), Durability::Process);
-    let processes = Arc::new(Processes::new(Helper::Own));
-    let (model, what) = model();
-    let tools =
-        tools(&work, &folder, &processes).map_err(|error| Failure::Failed(error.to_string()))?;
-    let agent = Agent {
-        instructions: prompt::SYSTEM.into(),
-        tools,
-        store: Arc::new(sessions.clone()),
-        ..Agent::new(model)
-    };
+    let folder = std::env::temp_dir().join(format!("bowline-demo-{}", SessionId::new(&SystemSource)));
+    let stage = Stage::set(&args, folder).await?;
     let mut out = io::stdout().lock();
-    let shown = writeln!(
-        out,
-        "{what} Tools, files, commands and log are real.\nThey are in {}\n\n$ {TASK}\n",
-        folder.display()
-    );
     // A reader that went away does not end the work.
-    let _ = shown;
-    let handle = agent.start();
-    let mut run = handle.prompt(TASK);
-    let mut calls = HashMap::new();
-    while let Some(event) = run.next().await {
-        let _ = show(&mut out, &event, &mut calls);
-    }
-    let outcome = run.await.map_err(|error: AgentError| Failure::Agent(error))?;
-    handle.close().await;
-    processes.close().await;
-    let report = sessions.verify(handle.session_id())?;
     let _ = writeln!(
         out,
-        "\n{}: {} model calls\nlog: {} commits, {} entries, {}",
-        outcome.ending.as_str(),
-        outcome.model_turns,
+        "{} Tools, files, commands and log are real.\nThey are in {}",
+        stage.what,
+        stage.folder.display()
+    );
+    let handle = stage.agent.start();
+    let mut done = 0;
+    let mut last = None;
+    for task in stage.tasks {
+        let _ = writeln!(out, "\n$ {}\n", task.prompt);
+        let mut run = handle.prompt(task.prompt);
+        let mut calls = HashMap::new();
+        while let Some(event) = run.next().await {
+            let _ = show(&mut out, &event, &mut calls);
+        }
+        let outcome = run.await.map_err(|error: AgentError| Failure::Agent(error))?;
+        let answer = outcome.text();
+        let is_done = (task.is_done)(&stage.work, &answer);
+        done += usize::from(is_done);
+        let verdict = if is_done { "checked: it is done" } else { "checked: it is NOT done" };
+        let (ending, turns) = (outcome.ending.as_str(), outcome.model_turns);
+        let _ = writeln!(out, "\n{ending}: {turns} model calls; {verdict}");
+        last = Some(exit::code_of(&outcome, &answer));
+    }
+    handle.close().await;
+    stage.close().await;
+    let report = stage.sessions.verify(handle.session_id())?;
+    let state = if report.is_sound() { "every hash fits" } else { "DAMAGED" };
+    let _ = writeln!(
+        out,
+        "{done} of {} tasks done\nlog: {} commits, {} entries, {state}",
+        stage.tasks.len(),
         report.commits,
         report.entries,
-        if report.is_sound() { "every hash fits" } else { "DAMAGED" },
     );
     if !report.is_sound() {
         return Err(Failure::Failed("the log of the demonstration is damaged".to_owned()));
     }
-    Ok(exit::code_of(&outcome, &outcome.text()))
+    Ok(match last {
+        Some(code) if done > 0 => code,
+        Some(_) | None => ExitCode::from(1),
+    })
 }
 
-/// Makes the folder in which the task is to be done.
+/// A task, and how to find out whether it was done.
+struct Task {
+    prompt: &'static str,
+    is_done: fn(work: &Path, answer: &str) -> bool,
+}
+
+/// The task for a model that can do more than the small ones.
+const MENDING: &[Task] = &[Task {
+    prompt: "`bash test.sh` fails. Find out why, mend it, and show that it passes.",
+    is_done: |work, _| {
+        let test = Command::new("bash").arg("test.sh").current_dir(work).output();
+        test.is_ok_and(|test| test.status.success())
+    },
+}];
+
+/// Tasks for a model that has nothing but reading and new files.
+const SMALL: &[Task] = &[
+    Task {
+        prompt: "What is the port in server.toml?",
+        is_done: |_, answer| answer.contains("8080"),
+    },
+    Task {
+        prompt: "Create a file hello.txt with the text good morning",
+        is_done: |work, _| {
+            let text = fs::read_to_string(work.join("hello.txt"));
+            text.is_ok_and(|text| text.trim() == "good morning")
+        },
+    },
+    Task {
+        prompt: "Which file mentions tomatoes?",
+        is_done: |_, answer| answer.contains("garden.md"),
+    },
+];
+
+/// Everything that a demonstration takes.
+struct Stage {
+    /// What is said of the model.
+    what: String,
+    folder: PathBuf,
+    work: PathBuf,
+    sessions: Files,
+    tasks: &'static [Task],
+    agent: Agent,
+    starts: Starts,
+}
+
+/// What starts the commands.
+enum Starts {
+    Runtime(Box<Runtime>),
+    Processes(Arc<Processes>),
+}
+
+impl Stage {
+    /// Makes the folder and the agent.
+    async fn set(args: &Demo, folder: PathBuf) -> Result<Self, Failure> {
+        let work = prepare(&folder).map_err(|error| {
+            Failure::Failed(format!("cannot write to {}: {error}", folder.display()))
+        })?;
+        let sessions = Files::new(folder.join("sessions"), Durability::Process);
+        let environment = Environment::read()
+            .map_err(|error| Failure::Usage(format!("cannot tell the directory: {error}")))?;
+        let environment = Environment { cwd: work.clone(), ..environment };
+        let runtime = Runtime::new(environment, &args.settings.said())?;
+        let model = match &args.model {
+            Some(name) => Some(runtime.pick(Some(name)).await?),
+            None => runtime.embedded(),
+        };
+        let (what, agent, starts) = match model {
+            Some(model) => {
+                let what = format!("The model is {}/{}.", model.name.provider, model.name.model);
+                let choice = Choice {
+                    model,
+                    limits: runtime.config.limits.headless(),
+                    ephemeral: true,
+                    attended: false,
+                    instructions: String::new(),
+                };
+                (what, runtime.agent(&choice)?, Starts::Runtime(Box::new(runtime)))
+            }
+            None => {
+                let processes = Arc::new(Processes::new(Helper::Own));
+                let tools = tools(&work, &folder, &processes)
+                    .map_err(|error| Failure::Failed(error.to_string()))?;
+                let instructions = prompt::SYSTEM.into();
+                let agent = Agent { instructions, tools, ..Agent::new(Arc::new(script())) };
+                let what = "The model of this demonstration is a script.".to_owned();
+                (what, agent, Starts::Processes(processes))
+            }
+        };
+        let agent = Agent { store: Arc::new(sessions.clone()), ..agent };
+        let has_commands = agent.tools.names().any(|name| name == Bash::NAME);
+        let tasks = if has_commands { MENDING } else { SMALL };
+        Ok(Self { what, folder, work, sessions, tasks, agent, starts })
+    }
+
+    /// Ends what was started.
+    async fn close(&self) {
+        match &self.starts {
+            Starts::Runtime(runtime) => runtime.close().await,
+            Starts::Processes(processes) => processes.close().await,
+        }
+    }
+}
+
+/// Makes the folder in which the tasks are to be done.
 fn prepare(folder: &Path) -> io::Result<PathBuf> {
     let work = folder.join("work");
     fs::create_dir_all(&work)?;
-    fs::write(work.join("average.sh"), AVERAGE)?;
-    fs::write(work.join("test.sh"), TEST)?;
-    fs::write(work.join("numbers.txt"), "3\n8\n10\n")?;
+    for (name, text) in FILES {
+        fs::write(work.join(name), text)?;
+    }
     Ok(work)
-}
-
-/// Returns the model at hand, and what to say of it.
-fn model() -> (Arc<dyn Model>, &'static str) {
-    (Arc::new(script()), "The model of this demonstration is a script.")
 }
 
 fn show(
@@ -141,12 +238,21 @@ fn show(
 fn tools(work: &Path, folder: &Path, processes: &Arc<Processes>) -> Result<Toolbox, ToolboxError> {
     let workspace = Workspace {
         cwd: work.to_owned(),
-        environment: Environment::allowed(std::env::vars_os()),
+        environment: bowline_tools::Environment::allowed(std::env::vars_os()),
         processes: Arc::clone(processes),
         scratch: folder.join("scratch"),
     };
     toolbox(&workspace, Editing::Replace)
 }
+
+/// The files of the scratch folder.
+const FILES: [(&str, &str); 5] = [
+    ("average.sh", AVERAGE),
+    ("test.sh", TEST),
+    ("numbers.txt", "3\n8\n10\n"),
+    ("server.toml", "host = \"127.0.0.1\"\nport = 8080\n"),
+    ("garden.md", "# Garden\nTomatoes by the wall.\nWater the tomatoes every evening.\n"),
+];
 
 /// The script. Its answer depends on what the last command really printed.
 fn script() -> ScriptedModel {

@@ -44,8 +44,8 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     }
     runtime.loaded.notes.iter().for_each(|note| printer.note(note));
     let model = runtime.pick(model(&store, &source, &args)?.as_deref()).await?;
-    if let Some(found) = &model.found {
-        printer.note(&found.to_string());
+    if let Some(note) = &model.note {
+        printer.note(note);
     }
     let choice = Choice {
         model,

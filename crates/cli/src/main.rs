@@ -6,6 +6,7 @@ mod demo;
 mod doctor;
 mod exec;
 mod exit;
+mod model;
 mod output;
 mod print;
 mod said;
@@ -52,6 +53,7 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
     let code = match args.command {
         Command::Exec(exec) => tokio.block_on(exec::run(*exec)),
         Command::Demo(demo) => tokio.block_on(demo::run(demo)),
+        Command::Model(model) => tokio.block_on(model::run(&model)),
         Command::Sessions(sessions) => tokio.block_on(sessions::run(sessions)),
         Command::Config(config) => config::run(&config),
         Command::Doctor(doctor) => tokio.block_on(doctor::run(&doctor)),

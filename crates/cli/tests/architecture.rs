@@ -12,9 +12,10 @@ use serde_json::Value;
 /// the architecture and belongs into ARCHITECTURE.md too.
 const ARROWS: &[(&str, &[&str])] = &[
     ("bowline", &["bowline-runtime"]),
-    ("bowline-runtime", &["bowline-tools", "bowline-store"]),
+    ("bowline-runtime", &["bowline-tools", "bowline-store", "bowline-local"]),
     ("bowline-tools", &["bowline-agent"]),
     ("bowline-store", &["bowline-agent"]),
+    ("bowline-local", &["bowline-llm"]),
     ("bowline-agent", &["bowline-llm"]),
     ("bowline-llm", &[]),
 ];

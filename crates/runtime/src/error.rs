@@ -93,6 +93,9 @@ pub enum ConfigError {
     /// The tools do not go together.
     #[error(transparent)]
     Tools(#[from] bowline_agent::tool::ToolboxError),
+    /// A model could not be fetched.
+    #[error("{0}")]
+    Model(String),
     /// A limit cannot be kept.
     #[error("{0}")]
     Limit(String),

@@ -6,6 +6,7 @@
 //! - [`config`]: the configuration and its layers.
 //! - [`provider`]: from a model's name to a model.
 //! - [`local`]: servers on this machine.
+//! - [`embedded`]: models in this process.
 //! - [`project`]: the project around the working directory.
 //! - [`instructions`]: what the user and the project tell every model.
 //! - [`output_schema`]: the shape an answer must have.
@@ -17,6 +18,7 @@
 
 pub mod config;
 pub mod doctor;
+pub mod embedded;
 pub mod environment;
 mod error;
 pub mod instructions;

@@ -10,6 +10,7 @@ use bowline_llm::http::{self, Transport};
 use bowline_llm::{Effort, Model, ModelInfo, Retry, Secret, chat, retry};
 
 use crate::config::{self, Config, Provider, SystemRole, Wire};
+use crate::embedded::{self, Embedded};
 use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::local::{self, Found};
@@ -87,6 +88,7 @@ const KNOWN: &[Known] = &[
     Known { name: "llamacpp", base_url: "http://127.0.0.1:8080/v1", key: None, wire: Wire::Chat },
     Known { name: "lmstudio", base_url: "http://127.0.0.1:1234/v1", key: None, wire: Wire::Chat },
     Known { name: "vllm", base_url: "http://127.0.0.1:8000/v1", key: None, wire: Wire::Chat },
+    Known { name: embedded::PROVIDER, base_url: "", key: None, wire: Wire::Local },
 ];
 
 /// What runs if only a key is there, best first.
@@ -106,6 +108,14 @@ pub struct Picked {
     pub name: ModelName,
     /// The local server it was found at, if nothing names a model.
     pub found: Option<Found>,
+    /// What to tell the user, if nothing names a model.
+    pub note: Option<String>,
+}
+
+impl From<ModelName> for Picked {
+    fn from(name: ModelName) -> Self {
+        Self { name, found: None, note: None }
+    }
 }
 
 /// Returns the model that runs when no flag names one: the configured one, else that of a key in
@@ -122,7 +132,7 @@ pub fn named(config: &Config, environment: &Environment) -> Result<Option<ModelN
 
 /// Returns the keys in the environment that this version cannot use.
 pub(crate) fn unusable_keys(environment: &Environment) -> Vec<&'static str> {
-    let unspoken = KNOWN.iter().filter(|known| known.wire != Wire::Chat);
+    let unspoken = KNOWN.iter().filter(|known| !is_spoken(known.wire));
     let keys = unspoken.filter_map(|known| known.key);
     keys.filter(|key| environment.get(key).is_some()).collect()
 }
@@ -139,6 +149,14 @@ pub(crate) fn in_use<'a>(config: &'a Config, environment: &Environment) -> Vec<&
 /// Returns the address of a provider that needs no configuration.
 pub(crate) fn base_url_of(name: &str) -> Option<&'static str> {
     Some(find_known(name)?.base_url)
+}
+
+/// Tells whether this version can talk to a provider of this kind.
+pub(crate) fn is_spoken(wire: Wire) -> bool {
+    match wire {
+        Wire::Chat | Wire::Local => true,
+        Wire::Responses | Wire::Anthropic | Wire::Gemini => false,
+    }
 }
 
 fn find_known(name: &str) -> Option<&'static Known> {
@@ -200,6 +218,7 @@ pub(crate) fn resolve(
         .clone()
         .or_else(by_itself)
         .or_else(|| known.map(|known| known.base_url.to_owned()))
+        .or_else(|| (provider.wire == Wire::Local).then(String::new))
         .ok_or_else(|| wrong("base_url is missing"))?;
     let key = key_source(&provider, known, &base_url, environment).map_err(wrong)?;
     Ok(Resolved { provider, base_url, key })
@@ -238,8 +257,16 @@ fn key_source(
     })
 }
 
-/// Makes the model that was picked, and returns it with the key that it uses. A command that prints
-/// the key runs here and nowhere else.
+/// A model that was made.
+pub(crate) struct Made {
+    pub(crate) model: Arc<dyn Model>,
+    /// The key it uses.
+    pub(crate) key: Option<Secret>,
+    /// Whether it talks in plain lines, and so knows few tools and takes no system text.
+    pub(crate) in_lines: bool,
+}
+
+/// Makes the model that was picked. A command that prints its key runs here and nowhere else.
 ///
 /// # Errors
 /// [`ConfigError`] if its provider is unknown, or cannot be used as it is configured.
@@ -247,14 +274,21 @@ pub(crate) fn model(
     picked: &Picked,
     config: &Config,
     environment: &Environment,
-) -> Result<(Arc<dyn Model>, Option<Secret>), ConfigError> {
+) -> Result<Made, ConfigError> {
     let name = &picked.name;
     let Resolved { mut provider, mut base_url, key } =
         resolve(&name.provider, config, environment)?;
     let wrong = |what: String| ConfigError::Provider { name: name.provider.clone(), what };
     match provider.wire {
         Wire::Chat => {}
-        Wire::Responses | Wire::Anthropic | Wire::Gemini | Wire::Local => {
+        Wire::Local => {
+            let folders = environment.folders().ok_or(ConfigError::NoHome)?;
+            let folder = embedded::folder(&folders);
+            let opened = embedded::open(&name.model, &folder, info(name, &provider));
+            let Embedded { model, in_lines } = opened.map_err(wrong)?;
+            return Ok(Made { model, key: None, in_lines });
+        }
+        Wire::Responses | Wire::Anthropic | Wire::Gemini => {
             return Err(wrong(format!(
                 "this version does not speak {:?} yet, only chat",
                 provider.wire
@@ -287,7 +321,7 @@ pub(crate) fn model(
     }
     let client = chat::Client::new(chat, &transport).map_err(|error| wrong(error.to_string()))?;
     let policy = retry::Policy { max_retries: provider.max_retries, ..retry::Policy::default() };
-    Ok((Arc::new(Retry::new(client, policy)), api_key))
+    Ok(Made { model: Arc::new(Retry::new(client, policy)), key: api_key, in_lines: false })
 }
 
 fn info(name: &ModelName, provider: &Provider) -> ModelInfo {
@@ -399,7 +433,7 @@ pub(crate) fn is_loopback(base_url: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-fn proxy(environment: &Environment) -> http::Proxy {
+pub(crate) fn proxy(environment: &Environment) -> http::Proxy {
     let either = |upper: &str, lower: &str| environment.get(lower).or(environment.get(upper));
     http::Proxy {
         http: either("HTTP_PROXY", "http_proxy").map(Secret::from),

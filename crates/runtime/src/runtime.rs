@@ -19,10 +19,11 @@ use crate::config::{self, AgentConfig, Config, Loaded, Mode, OutputMode, Said};
 use crate::environment::{Environment, Folders};
 use crate::error::ConfigError;
 use crate::instructions::{self, Instructions};
+use crate::embedded::{self, Pull, Pulled};
 use crate::local;
 use crate::permission::ModeGate;
 use crate::prompt;
-use crate::provider::{self, ModelName, Picked};
+use crate::provider::{self, Made, ModelName, Picked};
 
 /// What this process was started with and how it is configured.
 #[derive(Debug)]
@@ -82,7 +83,7 @@ impl Runtime {
             None => provider::named(&self.config, &self.environment)?,
         };
         if let Some(name) = name {
-            return Ok(Picked { name, found: None });
+            return Ok(name.into());
         }
         let addresses = local::addresses(&self.config, &self.environment);
         match local::find(&addresses).await {
@@ -92,18 +93,31 @@ impl Runtime {
                     model: found.model.clone(),
                     effort: None,
                 };
-                Ok(Picked { name, found: Some(found) })
+                let note = Some(found.to_string());
+                Ok(Picked { name, found: Some(found), note })
             }
-            None => Err(self.no_model()),
+            None => self.embedded().ok_or_else(|| self.no_model()),
         }
+    }
+
+    /// Picks a model in this process, if one is there.
+    pub fn embedded(&self) -> Option<Picked> {
+        let model = embedded::models(&embedded::folder(&self.folders)).into_iter().next()?;
+        let note = Some(embedded::note(&model));
+        let name =
+            ModelName { provider: embedded::PROVIDER.to_owned(), model, effort: None };
+        Some(Picked { name, found: None, note })
     }
 
     fn no_model(&self) -> ConfigError {
         let unusable = provider::unusable_keys(&self.environment);
-        let note = match unusable.is_empty() {
-            true => String::new(),
-            false => format!(" (this version cannot use {} yet)", unusable.join(" and ")),
+        let mut note = match embedded::IS_BUILT_IN {
+            true => ", or get a tiny one to try: bowline model pull".to_owned(),
+            false => String::new(),
         };
+        if !unusable.is_empty() {
+            note += &format!(" (this version cannot use {} yet)", unusable.join(" and "));
+        }
         ConfigError::NoModel { config: self.folders.config.join("config.toml"), note }
     }
 
@@ -127,6 +141,24 @@ impl Runtime {
         self.folders.cache.join("scratch")
     }
 
+    /// Fetches a model that runs in this process: a path or an address, or the small one for
+    /// demonstrations. `progress` is told how many bytes have come, and how many there are where that
+    /// is known.
+    ///
+    /// # Errors
+    /// [`ConfigError::Model`] with what is wrong; then nothing has changed.
+    pub async fn pull(
+        &self,
+        source: Option<&str>,
+        sha256: Option<&str>,
+        progress: &mut (dyn FnMut(u64, Option<u64>) + Send),
+    ) -> Result<Pulled, ConfigError> {
+        let folder = embedded::folder(&self.folders);
+        let proxy = provider::proxy(&self.environment);
+        let pull = Pull { source, sha256, folder, proxy };
+        embedded::pull(pull, progress).await.map_err(ConfigError::Model)
+    }
+
     /// Returns the permission mode: without a person `auto`, unless something else is configured.
     pub fn mode(&self, attended: bool) -> Mode {
         let default = if attended { Mode::Ask } else { Mode::Auto };
@@ -139,7 +171,8 @@ impl Runtime {
     /// [`ConfigError`] if the model cannot be used as it is configured.
     pub fn agent(&self, choice: &Choice) -> Result<Agent, ConfigError> {
         let name = &choice.model.name;
-        let (model, key) = provider::model(&choice.model, &self.config, &self.environment)?;
+        let made = provider::model(&choice.model, &self.config, &self.environment)?;
+        let Made { model, key, in_lines } = made;
         if choice.limits.cost_usd > 0.0 && model.info().price.is_none() {
             return Err(ConfigError::Limit(format!(
                 "cannot keep to a cost limit: the price of {id} is unknown; set \
@@ -155,11 +188,20 @@ impl Runtime {
         };
         let cwd = &self.environment.cwd;
         let own = self.default_agent();
+        // What talks in plain lines reads neither a system text nor facts, only examples.
+        let (instructions, context, tools) = match in_lines {
+            true => (String::new(), String::new(), bowline_tools::small_toolbox(&self.workspace())?),
+            false => (
+                prompt::system(&own).to_owned(),
+                prompt::context(cwd, &Zoned::now(), &choice.instructions),
+                self.tools(choice, own.output)?,
+            ),
+        };
         Ok(Agent {
-            instructions: prompt::system(&own).into(),
-            context: prompt::context(cwd, &Zoned::now(), &choice.instructions),
+            instructions: instructions.into(),
+            context,
             effort: name.effort,
-            tools: self.tools(choice, own.output)?,
+            tools,
             limits: choice.limits.clone(),
             gate: Arc::new(ModeGate(self.mode(choice.attended))),
             redaction: self.redaction(&name.provider, key),
@@ -178,8 +220,7 @@ impl Runtime {
     /// [`ConfigError`] if the name is none, or the model cannot be used as it is configured.
     pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, ConfigError> {
         let name = ModelName::resolve(name, &self.config)?;
-        let picked = Picked { name, found: None };
-        Ok(provider::model(&picked, &self.config, &self.environment)?.0)
+        Ok(provider::model(&name.into(), &self.config, &self.environment)?.model)
     }
 
     /// Ends all commands and what they have left in the background; returns when nothing is left.

@@ -52,6 +52,6 @@ pub use plan::{UpdatePlan, UpdatePlanInput};
 pub use process::helper;
 pub use read::{Read, ReadInput};
 pub use search::{Glob, GlobInput, Grep, GrepInput, List, ListInput};
-pub use toolbox::{Editing, toolbox};
+pub use toolbox::{Editing, small_toolbox, toolbox};
 pub use workspace::Workspace;
 pub use write::{Write, WriteInput};

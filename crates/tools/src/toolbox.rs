@@ -52,6 +52,18 @@ pub fn toolbox(workspace: &Workspace, editing: Editing) -> Result<Toolbox, Toolb
         .with(AskUser)
 }
 
+/// Makes the tools for a model too small to be trusted with more: they read, and make new files.
+///
+/// # Errors
+/// None in practice: the names differ.
+pub fn small_toolbox(workspace: &Workspace) -> Result<Toolbox, ToolboxError> {
+    Toolbox::default()
+        .with(Read::new(workspace.clone()))?
+        .with(Write::of_new_files(workspace.clone()))?
+        .with(List::new(workspace.clone()))?
+        .with(Grep::new(workspace.clone()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

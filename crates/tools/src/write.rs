@@ -12,6 +12,7 @@ use crate::workspace::{Workspace, off_thread_if_large};
 #[derive(Debug)]
 pub struct Write {
     workspace: Workspace,
+    is_only_for_new_files: bool,
 }
 
 /// Writes a whole file and makes its folders. An existing file must have been read first.
@@ -26,7 +27,12 @@ pub struct WriteInput {
 impl Write {
     /// Makes the tool for a workspace.
     pub fn new(workspace: Workspace) -> Self {
-        Self { workspace }
+        Self { workspace, is_only_for_new_files: false }
+    }
+
+    /// Makes the tool so that it leaves alone what is there.
+    pub fn of_new_files(workspace: Workspace) -> Self {
+        Self { workspace, is_only_for_new_files: true }
     }
 }
 
@@ -42,6 +48,10 @@ impl Tool for Write {
         let workspace = self.workspace.clone();
         let cx = cx.clone();
         let path = self.workspace.resolve(&input.path);
+        if self.is_only_for_new_files && path.symlink_metadata().is_ok() {
+            let shown = workspace.shown(&path);
+            return Err(ToolError::Failed(format!("{shown} is there already, and stays as it is")));
+        }
         off_thread_if_large(path, move || write(&workspace, &input, &cx)).await
     }
 }

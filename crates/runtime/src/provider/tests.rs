@@ -137,7 +137,7 @@ fn the_usual_variables_move_a_known_provider() {
 #[test]
 fn what_is_wrong_with_a_provider_is_said_at_once() {
     let model_of = |text: &str, name: &str| {
-        let picked = Picked { name: ModelName::parse(name).unwrap(), found: None };
+        let picked = ModelName::parse(name).unwrap().into();
         model(&picked, &config(text), &environment(&[])).map(|_| ()).unwrap_err().to_string()
     };
     let unknown = model_of("", "opnai/gpt");
@@ -158,10 +158,10 @@ fn a_model_that_was_found_gets_no_key_and_has_its_window() {
         model: "m".to_owned(),
         context_window: Some(8192),
     };
-    let picked = Picked { name: name("llamacpp", "m", None), found: Some(found) };
+    let picked = Picked { name: name("llamacpp", "m", None), found: Some(found), note: None };
     // The command would fail if it was run.
     let config = config("[providers.llamacpp]\napi_key_command = \"exit 1\"\n");
-    let (model, _) = model(&picked, &config, &environment(&[])).unwrap();
+    let model = model(&picked, &config, &environment(&[])).unwrap().model;
     assert_eq!(model.info().id(), "llamacpp/m");
     assert_eq!(model.info().context_window, Some(8192));
 }

@@ -1,0 +1,64 @@
+//! `bowline model`: models that run in this process.
+
+use std::io::{self, IsTerminal as _, Write};
+use std::process::ExitCode;
+
+use bowline_runtime::Runtime;
+use bowline_runtime::environment::Environment;
+
+use crate::args::{Model, ModelCommand};
+use crate::exit::Failure;
+use crate::sessions::printed;
+
+/// Fetches a model and says how it is called.
+pub(crate) async fn run(args: &Model) -> Result<ExitCode, Failure> {
+    let environment = Environment::read()
+        .map_err(|error| Failure::Usage(format!("cannot tell the current directory: {error}")))?;
+    let runtime = Runtime::new(environment, &args.settings.said())?;
+    match &args.command {
+        ModelCommand::Pull { source, sha256 } => {
+            let mut progress = Progress::default();
+            let pulled = runtime
+                .pull(source.as_deref(), sha256.as_deref(), &mut |come, all| progress.tell(come, all))
+                .await;
+            progress.end();
+            let pulled = pulled?;
+            let verb = if pulled.was_there { "was there already" } else { "is there" };
+            let mut out = io::stdout().lock();
+            printed(writeln!(
+                out,
+                "{} {verb}: {} ({} MB, sha256 {})\nuse it with: bowline exec -m {} \"…\"",
+                pulled.model,
+                pulled.path.display(),
+                pulled.bytes / 1_000_000,
+                pulled.sha256,
+                pulled.model,
+            ))?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// A line on the terminal that says how far it is.
+#[derive(Debug, Default)]
+struct Progress {
+    told: u64,
+}
+
+impl Progress {
+    fn tell(&mut self, come: u64, all: Option<u64>) {
+        const STEP: u64 = 5_000_000;
+        if come < self.told + STEP || !io::stderr().is_terminal() {
+            return;
+        }
+        self.told = come;
+        let all = all.map(|all| format!(" of {}", all / 1_000_000)).unwrap_or_default();
+        let _ = write!(io::stderr(), "\r{}{all} MB", come / 1_000_000);
+    }
+
+    fn end(&self) {
+        if self.told > 0 {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}

