@@ -12,6 +12,7 @@ use bowline::agent::schemars;
 use bowline::agent::tool::{ToolContext, Toolbox, tool_fn};
 use bowline::agent::{Agent, SessionHandle};
 use bowline::llm::chat::{Codec, Dialect};
+use bowline::llm::wire::Codec as _;
 use bowline::llm::{
     AssistantMessage, AssistantPart, Message, Model, ModelInfo, ModelStream, Request, Response,
     StopReason, StreamEvent, ToolCall, Usage,

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use bowline_llm::chat::{Client, Codec, Config, Dialect};
 use bowline_llm::http::Transport;
+use bowline_llm::wire::{Codec as _, Decode as _};
 use bowline_llm::{
     AssistantMessage, AssistantPart, Message, MessageRef, Model, ModelInfo, Part, Request,
     StreamEvent, ToolBlock, ToolCall, ToolResult, sse,
@@ -121,7 +122,7 @@ fn decoding() {
         for piece in body.chunks(4096) {
             lines.push(piece);
             while let Some(event) = lines.next_event().unwrap() {
-                decoder.push(event.data, &mut |event| drop(black_box(event))).unwrap();
+                decoder.push(&event, &mut |event| drop(black_box(event))).unwrap();
             }
         }
         black_box(decoder.finish().unwrap());

@@ -194,6 +194,14 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Adds headers in place of any others of the same names; all are taken for secrets.
+    pub(crate) fn secret_headers(
+        &mut self,
+        headers: &[(String, String)],
+    ) -> Result<(), ModelError> {
+        headers.iter().try_for_each(|(name, value)| self.header(name, value, true))
+    }
+
     pub(crate) fn host(&self) -> &str {
         self.url.host_str().unwrap_or_default()
     }

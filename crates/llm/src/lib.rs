@@ -39,6 +39,7 @@ pub mod http;
 pub mod retry;
 pub mod scripted;
 pub mod sse;
+pub mod wire;
 
 pub use error::{ErrorKind, ModelError};
 pub use message::{

@@ -1,13 +1,13 @@
 //! Answers into events and one response.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use super::answer::{CallDelta, Choice, Chunk, Delta, FunctionDelta, Text, arguments};
 use super::reasoning::Details;
-use super::wire::{CallDelta, Choice, Chunk, Delta, FunctionDelta, Text, arguments};
+use crate::wire::{Decode, ids};
 use crate::{
-    AssistantMessage, AssistantPart, CallId, ErrorKind, ModelError, Opaque, Reasoning, Response,
-    StopReason, StreamEvent, ToolCall, Usage,
+    AssistantMessage, AssistantPart, ErrorKind, ModelError, Opaque, Reasoning, Response,
+    StopReason, StreamEvent, ToolCall, Usage, sse,
 };
 
 /// Turns the data of a stream's events into [`StreamEvent`]s and, at the end, a [`Response`].
@@ -60,19 +60,18 @@ impl Decoder {
             is_done: false,
         }
     }
+}
 
-    /// Takes the data of one event and hands out what it brings.
-    ///
-    /// # Errors
-    /// If the data is no chunk, or reports an error of the provider.
-    pub fn push(
+impl Decode for Decoder {
+    fn push(
         &mut self,
-        data: &str,
-        emit: &mut impl FnMut(StreamEvent),
+        event: &sse::Event<'_>,
+        emit: &mut dyn FnMut(StreamEvent),
     ) -> Result<(), ModelError> {
         if self.is_done {
             return Ok(());
         }
+        let data = event.data;
         if data.trim() == "[DONE]" {
             self.is_done = true;
             return Ok(());
@@ -83,11 +82,7 @@ impl Decoder {
         self.take(chunk, emit)
     }
 
-    /// Reads an answer that came as one document.
-    ///
-    /// # Errors
-    /// If the document is no answer, or reports an error of the provider.
-    pub fn document(mut self, body: &[u8]) -> Result<Response, ModelError> {
+    fn document(mut self, body: &[u8]) -> Result<Response, ModelError> {
         let invalid = |what: String| {
             ModelError::new(ErrorKind::Decode, format!("no answer of this wire: {what}"))
         };
@@ -104,21 +99,15 @@ impl Decoder {
         self.finish()
     }
 
-    /// Tells whether the reply is complete, so that nothing but its usage can still come.
-    pub fn has_stopped(&self) -> bool {
+    fn has_stopped(&self) -> bool {
         self.stop.is_some()
     }
 
-    /// Tells whether the end marker came and nothing more will be taken.
-    pub fn is_done(&self) -> bool {
+    fn is_done(&self) -> bool {
         self.is_done
     }
 
-    /// Ends the reply.
-    ///
-    /// # Errors
-    /// If no finish reason came: the reply broke off.
-    pub fn finish(self) -> Result<Response, ModelError> {
+    fn finish(self) -> Result<Response, ModelError> {
         let Some(stop) = self.stop.clone() else {
             let message = "the stream ended before a finish reason came";
             return Err(self.fail(ModelError::new(ErrorKind::Incomplete, message)));
@@ -140,7 +129,7 @@ impl Decoder {
             content.push(AssistantPart::Text(text));
         }
         content.extend(calls.into_iter().enumerate().map(|(n, call)| {
-            let id = if call.id.is_empty() { made_id(salt, &id, n) } else { call.id.into() };
+            let id = if call.id.is_empty() { ids::made(salt, &id, n) } else { call.id.into() };
             let CallDraft { name, arguments, .. } = call;
             AssistantPart::ToolCall(ToolCall { id, name, arguments })
         }));
@@ -148,16 +137,17 @@ impl Decoder {
         Ok(Response { message, stop, usage, wasted: Usage::default(), model })
     }
 
-    /// Adds to an error what the provider already billed.
-    pub fn fail(&self, mut error: ModelError) -> ModelError {
+    fn fail(&self, mut error: ModelError) -> ModelError {
         error.usage += self.usage.unwrap_or_default();
         error
     }
+}
 
+impl Decoder {
     fn take(
         &mut self,
         chunk: Chunk<'_>,
-        emit: &mut impl FnMut(StreamEvent),
+        emit: &mut dyn FnMut(StreamEvent),
     ) -> Result<(), ModelError> {
         if let Some(usage) = chunk.usage.and_then(|tokens| tokens.usage()) {
             self.usage = Some(usage);
@@ -185,7 +175,7 @@ impl Decoder {
         Ok(())
     }
 
-    fn take_choice(&mut self, choice: Choice<'_>, emit: &mut impl FnMut(StreamEvent)) {
+    fn take_choice(&mut self, choice: Choice<'_>, emit: &mut dyn FnMut(StreamEvent)) {
         if let Some(delta) = choice.delta.or(choice.message) {
             self.take_delta(delta, emit);
         }
@@ -194,7 +184,7 @@ impl Decoder {
         }
     }
 
-    fn take_delta(&mut self, delta: Delta<'_>, emit: &mut impl FnMut(StreamEvent)) {
+    fn take_delta(&mut self, delta: Delta<'_>, emit: &mut dyn FnMut(StreamEvent)) {
         let mut reasoning = String::new();
         // Servers that send both names send the same text twice.
         for text in [delta.reasoning_content, delta.reasoning].into_iter().flatten() {
@@ -230,7 +220,7 @@ impl Decoder {
         }
     }
 
-    fn take_call(&mut self, delta: CallDelta<'_>, emit: &mut impl FnMut(StreamEvent)) {
+    fn take_call(&mut self, delta: CallDelta<'_>, emit: &mut dyn FnMut(StreamEvent)) {
         let CallDelta { index, id, function } = delta;
         let FunctionDelta { name, arguments: raw } = function.unwrap_or_default();
         let id = id.as_ref().and_then(Text::filled);
@@ -286,12 +276,6 @@ fn stop_reason(reason: &str) -> StopReason {
         "error" => StopReason::Error,
         other => StopReason::Other(other.to_owned()),
     }
-}
-
-fn made_id(salt: u64, reply: &str, n: usize) -> CallId {
-    let mut hasher = DefaultHasher::new();
-    (salt, reply, n).hash(&mut hasher);
-    format!("call_{:016x}", hasher.finish()).into()
 }
 
 #[cfg(test)]

@@ -1,15 +1,17 @@
 //! Messages and requests into bytes.
 
-use std::fmt::{self, Write as _};
+use std::borrow::Cow;
+use std::fmt::Write as _;
 
 use bytes::Bytes;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{Codec, SystemRole};
+use crate::wire::json::{arguments, write};
+use crate::wire::media::{DataUri, missing};
 use crate::{
-    AssistantMessage, AssistantPart, Media, Message, Part, Stored, StoredKind, ToolCall,
-    ToolResult, ToolSpec, UserMessage,
+    AssistantMessage, AssistantPart, Message, Part, ToolCall, ToolResult, ToolSpec, UserMessage,
 };
 
 /// Encodes one message as zero or more items of the `messages` array, joined by commas.
@@ -40,12 +42,6 @@ pub(super) fn write_system(out: &mut Vec<u8>, role: SystemRole, text: &str) {
     write(out, &WirePrompt { role, content: Content::Text(text) });
 }
 
-/// Appends a value as JSON.
-pub(super) fn write(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
-    #[expect(clippy::expect_used, reason = "the types here are plain and a Vec takes all bytes")]
-    serde_json::to_writer(out, value).expect("wire types are valid JSON");
-}
-
 #[derive(Serialize)]
 struct WirePrompt<'a> {
     role: &'static str,
@@ -74,7 +70,7 @@ enum Content<'a> {
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum WirePart<'a> {
-    Text { text: Text<'a> },
+    Text { text: Cow<'a, str> },
     ImageUrl { image_url: ImageUrl<'a> },
     File { file: File<'a> },
 }
@@ -90,17 +86,10 @@ struct File<'a> {
     file_data: DataUri<'a>,
 }
 
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Text<'a> {
-    Borrowed(&'a str),
-    Made(String),
-}
-
 impl<'a> WirePart<'a> {
     fn of(part: &'a Part) -> Self {
         match part {
-            Part::Text(text) => Self::Text { text: Text::Borrowed(text) },
+            Part::Text(text) => Self::Text { text: Cow::Borrowed(text) },
             Part::Image(media) => Self::ImageUrl { image_url: ImageUrl { url: DataUri(media) } },
             Part::Document(media) => {
                 let filename = media.name.as_deref().unwrap_or("document");
@@ -111,33 +100,8 @@ impl<'a> WirePart<'a> {
     }
 
     fn made(text: String) -> Self {
-        Self::Text { text: Text::Made(text) }
+        Self::Text { text: Cow::Owned(text) }
     }
-}
-
-/// Media as a data URI, written without an intermediate copy.
-struct DataUri<'a>(&'a Media);
-
-impl fmt::Display for DataUri<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "data:{};base64,{}", self.0.media_type, self.0.data)
-    }
-}
-
-impl Serialize for DataUri<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-/// Stands in for a body that should have been fetched before the request was made.
-fn missing(stored: &Stored) -> String {
-    let kind = match stored.kind {
-        StoredKind::Text => "text",
-        StoredKind::Image => "image",
-        StoredKind::Document => "document",
-    };
-    format!("[{kind} of {} bytes is missing: sha256 {}]", stored.bytes, stored.hash)
 }
 
 #[derive(Serialize)]
@@ -199,31 +163,13 @@ struct WireCall<'a> {
 #[derive(Serialize)]
 struct WireFunction<'a> {
     name: &'a str,
-    arguments: Text<'a>,
+    arguments: Cow<'a, str>,
 }
 
 impl<'a> WireCall<'a> {
     fn of(call: &'a ToolCall) -> Self {
         let function = WireFunction { name: &call.name, arguments: arguments(&call.arguments) };
         Self { id: call.id.as_str(), r#type: "function", function }
-    }
-}
-
-/// Replays arguments as they are if they are an object.
-///
-/// Many servers parse the arguments of old calls to fill their templates and answer every later
-/// request with an error if one cannot be parsed: one bad call would end the session. So anything
-/// else is wrapped into an object in which the model can still read what it wrote.
-fn arguments(raw: &str) -> Text<'_> {
-    if raw.trim().is_empty() {
-        return Text::Borrowed("{}");
-    }
-    let is_object = raw.trim_start().starts_with('{')
-        && serde_json::from_str::<serde::de::IgnoredAny>(raw).is_ok();
-    if is_object {
-        Text::Borrowed(raw)
-    } else {
-        Text::Made(serde_json::json!({ "invalid_arguments": raw }).to_string())
     }
 }
 

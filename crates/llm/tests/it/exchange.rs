@@ -12,7 +12,6 @@ use futures::StreamExt;
 use pretty_assertions::assert_eq;
 
 use crate::loopback::{Answer, End, Server};
-use crate::recorded;
 
 const TEXT: &str = concat!(
     "data: {\"choices\":[{\"delta\":{\"content\":\"He\"}}]}\n\n",
@@ -47,7 +46,7 @@ async fn events(model: &dyn Model) -> Vec<Result<StreamEvent, ModelError>> {
 }
 
 /// Returns how the stream ended.
-async fn outcome(model: &dyn Model) -> Result<Response, ModelError> {
+pub(crate) async fn outcome(model: &dyn Model) -> Result<Response, ModelError> {
     match events(model).await.pop().expect("a stream ends in something") {
         Ok(StreamEvent::Done(response)) => Ok(*response),
         Ok(other) => panic!("unexpected {other:?}"),
@@ -58,24 +57,6 @@ async fn outcome(model: &dyn Model) -> Result<Response, ModelError> {
 async fn failure(answer: Answer) -> ModelError {
     let server = Server::start(vec![answer]).await;
     outcome(&client(&server)).await.unwrap_err()
-}
-
-#[tokio::test]
-async fn recorded_exchanges_work_over_a_socket() {
-    for case in recorded::cases() {
-        let answer = Answer::new(&case.content_type, case.body.clone()).status(case.status);
-        let end = if case.is_stream() { End::Chunked(33) } else { End::Whole };
-        let server = Server::start(vec![answer.ending(end)]).await;
-        let config = Config { stream: case.is_stream(), ..config(&server) };
-        let model = Client::new(config, &Transport::default()).unwrap();
-        match outcome(&model).await {
-            Ok(response) => case.check(&response),
-            Err(error) => {
-                assert!(case.is_error(), "{}: {error}", case.name);
-                assert_eq!((error.kind, error.status), (case.kind(), Some(case.status)));
-            }
-        }
-    }
 }
 
 #[tokio::test]

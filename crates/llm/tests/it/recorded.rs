@@ -1,14 +1,40 @@
 //! Recorded answers mean what the vendor's SDK says they mean, however their bytes arrive.
+//!
+//! A wire says in its own file below how it is made and what `expect` means there; everything else
+//! is the same for all.
 
 use std::fs;
 use std::path::Path;
 
-use bowline_llm::chat::{Codec, Dialect};
-use bowline_llm::{
-    AssistantPart, ErrorKind, ModelError, ModelInfo, Response, StopReason, StreamEvent, sse,
-};
+use bowline_llm::wire::{Client, Codec, Decode};
+use bowline_llm::{AssistantPart, ErrorKind, ModelError, Response, StreamEvent, sse};
 use pretty_assertions::assert_eq;
-use serde_json::{Value, json};
+use serde_json::Value;
+
+use crate::exchange::outcome;
+use crate::loopback::{Answer, End, Server};
+
+pub(crate) mod chat;
+
+/// A wire whose recorded exchanges are run.
+pub(crate) trait Wire {
+    type Codec: Codec;
+
+    /// The folder below `fixtures`.
+    const FOLDER: &'static str;
+    /// How many exchanges it holds.
+    const CASES: usize;
+    /// The streamed exchanges that are cut at every byte.
+    const CUT: &'static [&'static str];
+
+    fn codec() -> Self::Codec;
+
+    /// Makes a client for a server at `base_url`, which ends in `/v1`.
+    fn client(base_url: &str, stream: bool) -> Client<Self::Codec>;
+
+    /// Compares a response with what was expected.
+    fn check(case: &Case, response: &Response);
+}
 
 /// One recorded exchange.
 pub(crate) struct Case {
@@ -17,7 +43,7 @@ pub(crate) struct Case {
     pub(crate) status: u16,
     pub(crate) content_type: String,
     pub(crate) body: String,
-    expect: Value,
+    pub(crate) expect: Value,
 }
 
 impl Case {
@@ -29,59 +55,60 @@ impl Case {
         self.status >= 400
     }
 
-    pub(crate) fn kind(&self) -> ErrorKind {
-        match self.expect["error"].as_str().unwrap() {
-            "PermissionDeniedError" => ErrorKind::Auth,
-            "NotFoundError" => ErrorKind::NotFound,
-            other => panic!("unexpected {other}"),
-        }
-    }
-
-    /// Compares a response with what was expected.
-    pub(crate) fn check(&self, response: &Response) {
-        let usage = response.usage.expect("all recorded answers have a usage");
-        let calls = response.message.tool_calls().map(|call| {
-            let text = if call.arguments.is_empty() { "{}" } else { &call.arguments };
-            let args: Value = serde_json::from_str(text).unwrap();
-            json!({"id": call.id, "name": call.name, "args": args})
-        });
-        let reasoning = response.message.content.iter().find_map(|part| match part {
-            AssistantPart::Reasoning(reasoning) if !reasoning.text.is_empty() => {
-                Some(reasoning.text.clone())
-            }
-            _ => None,
-        });
-        let stop = match &response.stop {
-            StopReason::EndTurn => "stop",
-            StopReason::ToolUse => "tool_calls",
-            StopReason::MaxTokens => "length",
+    /// Returns the kind that stands for the SDK's error class.
+    fn kind(&self) -> ErrorKind {
+        match (self.expect["error"].as_str().unwrap(), self.status) {
+            ("PermissionDeniedError" | "AuthenticationError", _) => ErrorKind::Auth,
+            ("NotFoundError", _) | ("ClientError", 404) => ErrorKind::NotFound,
+            ("BadRequestError", _) | ("ClientError", 400) => ErrorKind::InvalidRequest,
             other => panic!("unexpected {other:?}"),
-        };
-        let got = json!({
-            "api": "chat",
-            "text": response.message.to_text(),
-            "refusal": null,
-            "reasoning": reasoning,
-            "tools": calls.collect::<Vec<_>>(),
-            "stop": stop,
-            "usage": {"inp": usage.input, "out": usage.output, "cached": usage.cache_read},
-        });
-        assert_eq!(got, self.expect, "{}", self.name);
+        }
     }
 }
 
-/// Returns all recorded exchanges.
-pub(crate) fn cases() -> Vec<Case> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/chat");
+/// Makes the tests of a wire.
+macro_rules! recorded_tests {
+    ($wire:ty) => {
+        #[test]
+        fn streams_mean_the_same_at_every_chunking() {
+            $crate::recorded::check_streams::<$wire>();
+        }
+
+        #[test]
+        fn documents_are_read() {
+            $crate::recorded::check_documents::<$wire>();
+        }
+
+        #[test]
+        fn deltas_add_up_to_the_message() {
+            $crate::recorded::check_deltas::<$wire>();
+        }
+
+        #[test]
+        fn a_cut_anywhere_gives_an_error_or_the_complete_answer() {
+            $crate::recorded::check_cuts::<$wire>();
+        }
+
+        #[tokio::test]
+        async fn exchanges_work_over_a_socket() {
+            $crate::recorded::check_exchanges::<$wire>().await;
+        }
+    };
+}
+pub(crate) use recorded_tests;
+
+/// Returns all recorded exchanges of a wire.
+pub(crate) fn cases<W: Wire>() -> Vec<Case> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(W::FOLDER);
     let mut paths: Vec<_> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
-    let cases: Vec<_> = paths.iter().map(|path| case(path)).collect();
-    assert_eq!(cases.len(), 16);
+    let cases: Vec<_> = paths.iter().map(|path| read(path)).collect();
+    assert_eq!(cases.len(), W::CASES);
     cases
 }
 
-fn case(path: &Path) -> Case {
+fn read(path: &Path) -> Case {
     let mut case: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let response = &case["response"];
     Case {
@@ -94,23 +121,24 @@ fn case(path: &Path) -> Case {
     }
 }
 
-fn named(name: &str) -> Case {
-    cases().into_iter().find(|case| case.name.starts_with(name)).unwrap()
+/// Returns the one exchange whose name begins so.
+pub(crate) fn named<W: Wire>(name: &str) -> Case {
+    cases::<W>().into_iter().find(|case| case.name.starts_with(name)).unwrap()
 }
 
-fn codec() -> Codec {
-    let info = ModelInfo { provider: "mine".to_owned(), ..ModelInfo::default() };
-    Codec::new(&info, Dialect::of("http://localhost"), true)
-}
-
-fn decode(body: &[u8], size: usize) -> (Vec<StreamEvent>, Result<Response, ModelError>) {
+/// Decodes a stream that comes in pieces of this size.
+pub(crate) fn decode(
+    codec: &impl Codec,
+    body: &[u8],
+    size: usize,
+) -> (Vec<StreamEvent>, Result<Response, ModelError>) {
     let mut lines = sse::Decoder::default();
-    let mut decoder = codec().decoder(1);
+    let mut decoder = codec.decoder(1);
     let mut events = Vec::new();
     for piece in body.chunks(size) {
         lines.push(piece);
         while let Some(event) = lines.next_event().unwrap() {
-            if let Err(error) = decoder.push(event.data, &mut |event| events.push(event)) {
+            if let Err(error) = decoder.push(&event, &mut |event| events.push(event)) {
                 return (events, Err(error));
             }
         }
@@ -118,30 +146,41 @@ fn decode(body: &[u8], size: usize) -> (Vec<StreamEvent>, Result<Response, Model
     (events, decoder.finish())
 }
 
-#[test]
-fn streams_mean_the_same_at_every_chunking() {
-    for case in cases().iter().filter(|case| case.is_stream()) {
-        let (events, whole) = decode(case.body.as_bytes(), usize::MAX);
+/// Reads the answer of a case that is no error, as a stream or as a document.
+pub(crate) fn answer(codec: &impl Codec, case: &Case) -> Response {
+    let body = case.body.as_bytes();
+    if case.is_stream() {
+        decode(codec, body, usize::MAX).1.unwrap()
+    } else {
+        codec.decoder(1).document(body).unwrap()
+    }
+}
+
+fn streams<W: Wire>() -> impl Iterator<Item = Case> {
+    cases::<W>().into_iter().filter(|case| case.is_stream() && !case.is_error())
+}
+
+pub(crate) fn check_streams<W: Wire>() {
+    for case in streams::<W>() {
+        let (events, whole) = decode(&W::codec(), case.body.as_bytes(), usize::MAX);
         let whole = whole.unwrap();
-        case.check(&whole);
+        W::check(&case, &whole);
         for size in [1, 7, 64] {
-            let (pieces, response) = decode(case.body.as_bytes(), size);
+            let (pieces, response) = decode(&W::codec(), case.body.as_bytes(), size);
             assert_eq!((&pieces, &response.unwrap()), (&events, &whole), "{}", case.name);
         }
     }
 }
 
-#[test]
-fn documents_are_read() {
-    for case in cases().iter().filter(|case| !case.is_stream() && !case.is_error()) {
-        case.check(&codec().decoder(1).document(case.body.as_bytes()).unwrap());
+pub(crate) fn check_documents<W: Wire>() {
+    for case in cases::<W>().iter().filter(|case| !case.is_stream() && !case.is_error()) {
+        W::check(case, &answer(&W::codec(), case));
     }
 }
 
-#[test]
-fn deltas_add_up_to_the_message() {
-    for case in cases().iter().filter(|case| case.is_stream()) {
-        let (events, response) = decode(case.body.as_bytes(), usize::MAX);
+pub(crate) fn check_deltas<W: Wire>() {
+    for case in streams::<W>() {
+        let (events, response) = decode(&W::codec(), case.body.as_bytes(), usize::MAX);
         let message = response.unwrap().message;
         let mut text = String::new();
         let mut reasoning = String::new();
@@ -176,15 +215,14 @@ fn deltas_add_up_to_the_message() {
     }
 }
 
-#[test]
-fn a_cut_anywhere_gives_an_error_or_the_complete_answer() {
-    for name in ["chat-sse-cache-32", "chat-sse-tool-35"] {
-        let case = named(name);
+pub(crate) fn check_cuts<W: Wire>() {
+    for name in W::CUT {
+        let case = named::<W>(name);
         let body = case.body.as_bytes();
-        let whole = decode(body, usize::MAX).1.unwrap();
+        let whole = decode(&W::codec(), body, usize::MAX).1.unwrap();
         let mut complete = 0;
-        for cut in 0..body.len() {
-            match decode(&body[..cut], usize::MAX).1 {
+        for cut in 0..=body.len() {
+            match decode(&W::codec(), &body[..cut], usize::MAX).1 {
                 Ok(response) => {
                     complete += 1;
                     assert_eq!(response.message, whole.message, "cut at {cut}");
@@ -197,17 +235,17 @@ fn a_cut_anywhere_gives_an_error_or_the_complete_answer() {
     }
 }
 
-#[test]
-fn encrypted_reasoning_goes_back_byte_for_byte() {
-    let case = named("chat-sse-tool-35");
-    let item = r#"[{"data":"encrypted_reasoning_REDACTED_1","format":"openai-responses-v1","id":"rs_REDACTED_1","index":0,"type":"reasoning.encrypted"}]"#;
-    assert!(case.body.contains(item));
-    let message = decode(case.body.as_bytes(), usize::MAX).1.unwrap().message;
-    let message = bowline_llm::Message::Assistant(message.into());
-    let sent = codec().encode(&message);
-    let sent = std::str::from_utf8(&sent).unwrap();
-    assert!(sent.contains(&format!("\"reasoning_details\":{item}")), "{sent}");
-    let other = ModelInfo { provider: "other".to_owned(), ..ModelInfo::default() };
-    let sent = Codec::new(&other, Dialect::of("http://localhost"), true).encode(&message);
-    assert!(!std::str::from_utf8(&sent).unwrap().contains("reasoning"));
+pub(crate) async fn check_exchanges<W: Wire>() {
+    for case in cases::<W>() {
+        let answer = Answer::new(&case.content_type, case.body.clone()).status(case.status);
+        let end = if case.is_stream() { End::Chunked(33) } else { End::Whole };
+        let server = Server::start(vec![answer.ending(end)]).await;
+        match outcome(&W::client(&server.url(), case.is_stream())).await {
+            Ok(response) => W::check(&case, &response),
+            Err(error) => {
+                assert!(case.is_error(), "{}: {error}", case.name);
+                assert_eq!((error.kind, error.status), (case.kind(), Some(case.status)));
+            }
+        }
+    }
 }

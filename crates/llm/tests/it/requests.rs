@@ -1,6 +1,7 @@
 //! What is sent: the shapes providers accepted, and a prefix that never changes.
 
 use bowline_llm::chat::{Codec, Config, Dialect, MaxTokens, SystemRole};
+use bowline_llm::wire::Codec as _;
 use bowline_llm::{
     AssistantMessage, AssistantPart, Effort, Media, Message, MessageRef, ModelInfo, Opaque, Part,
     RawJson, Reasoning, Request, Stored, StoredKind, ToolBlock, ToolCall, ToolResult, ToolSpec,
@@ -10,7 +11,7 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::recorded;
+use crate::recorded::{self, chat::Chat};
 
 fn info() -> ModelInfo {
     ModelInfo { provider: "mine".to_owned(), model: "m".to_owned(), ..ModelInfo::default() }
@@ -250,7 +251,7 @@ fn results_follow_in_call_order_and_their_media_after_the_last() {
 
 #[test]
 fn recorded_requests_are_written_again_as_they_were() {
-    for case in recorded::cases() {
+    for case in recorded::cases::<Chat>() {
         let recorded = &case.request;
         let mut request = request([]);
         let mut messages = Vec::new();

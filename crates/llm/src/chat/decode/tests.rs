@@ -3,12 +3,16 @@ use serde_json::{Value, json};
 
 use super::*;
 
+fn event(data: &str) -> sse::Event<'_> {
+    sse::Event { name: "", data }
+}
+
 fn decode(chunks: &[Value]) -> (Vec<StreamEvent>, Result<Response, ModelError>) {
     let mut decoder = Decoder::new("mine".into(), 7);
     let mut events = Vec::new();
     for chunk in chunks {
         let data = chunk.to_string();
-        if let Err(error) = decoder.push(&data, &mut |event| events.push(event)) {
+        if let Err(error) = decoder.push(&event(&data), &mut |event| events.push(event)) {
             return (events, Err(error));
         }
     }
@@ -77,8 +81,8 @@ fn an_empty_finish_reason_is_none() {
 #[test]
 fn the_end_marker_alone_is_no_end() {
     let mut decoder = Decoder::new("mine".into(), 0);
-    decoder.push(&delta(&json!({"content": "a"})).to_string(), &mut drop).unwrap();
-    decoder.push("[DONE]", &mut drop).unwrap();
+    decoder.push(&event(&delta(&json!({"content": "a"})).to_string()), &mut drop).unwrap();
+    decoder.push(&event("[DONE]"), &mut drop).unwrap();
     assert!(decoder.is_done() && !decoder.has_stopped());
     assert_eq!(decoder.finish().unwrap_err().kind, ErrorKind::Incomplete);
 }
@@ -156,8 +160,8 @@ fn missing_ids_are_made_and_differ_between_calls_and_replies() {
             {"index": 1, "id": null, "function": {"name": "f"}},
             {"index": 2, "id": "own", "function": {"name": "f"}},
         ]}));
-        decoder.push(&chunk.to_string(), &mut drop).unwrap();
-        decoder.push(&finish("tool_calls").to_string(), &mut drop).unwrap();
+        decoder.push(&event(&chunk.to_string()), &mut drop).unwrap();
+        decoder.push(&event(&finish("tool_calls").to_string()), &mut drop).unwrap();
         let message = decoder.finish().unwrap().message;
         message.tool_calls().map(|call| call.id.to_string()).collect::<Vec<_>>()
     };
@@ -282,7 +286,7 @@ fn an_error_in_the_stream_fails_and_tells_what_was_billed() {
 #[test]
 fn what_is_no_chunk_is_refused() {
     let mut decoder = Decoder::new("mine".into(), 0);
-    let error = decoder.push("<html>", &mut drop).unwrap_err();
+    let error = decoder.push(&event("<html>"), &mut drop).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Decode);
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, de};
 use serde_json::value::RawValue;
 
 use crate::Usage;
+use crate::wire::json::Count;
 
 /// A chunk of a stream, or a whole answer: they differ only in `delta` and `message`.
 #[derive(Deserialize)]
@@ -138,46 +139,6 @@ impl Tokens {
             cache_write: prompt.and_then(|details| details.cache_write_tokens.0),
             reasoning,
         })
-    }
-}
-
-/// A number that may be missing, `null` or written as a float.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Count(pub(super) Option<u64>);
-
-impl<'de> Deserialize<'de> for Count {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Numbers;
-
-        impl<'de> Visitor<'de> for Numbers {
-            type Value = Count;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number")
-            }
-
-            fn visit_u64<E: de::Error>(self, n: u64) -> Result<Count, E> {
-                Ok(Count(Some(n)))
-            }
-
-            fn visit_i64<E: de::Error>(self, n: i64) -> Result<Count, E> {
-                Ok(Count(u64::try_from(n).ok()))
-            }
-
-            fn visit_f64<E: de::Error>(self, n: f64) -> Result<Count, E> {
-                Ok(Count((n >= 0.0).then_some(n as u64)))
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Count, E> {
-                Ok(Count(text.parse().ok()))
-            }
-
-            fn visit_unit<E: de::Error>(self) -> Result<Count, E> {
-                Ok(Count(None))
-            }
-        }
-
-        deserializer.deserialize_any(Numbers)
     }
 }
 
