@@ -34,6 +34,7 @@ mod usage;
 
 mod secret;
 
+pub mod anthropic;
 pub mod chat;
 pub mod http;
 pub mod retry;

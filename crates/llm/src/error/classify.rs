@@ -103,6 +103,10 @@ impl Facts {
         if may_be_overflow && says_overflow(&self.message) {
             return ErrorKind::ContextOverflow;
         }
+        // Anthropic calls an empty account an invalid request.
+        if self.message.contains("credit balance is too low") {
+            return ErrorKind::Quota;
+        }
         match self.status {
             Some(status) => kind_of_status(status),
             None => self
@@ -190,8 +194,9 @@ fn kind_of_status(status: u16) -> ErrorKind {
 
 /// Tells whether a message complains of a request longer than the context window.
 fn says_overflow(message: &str) -> bool {
-    const PHRASES: [&str; 10] = [
+    const PHRASES: [&str; 11] = [
         "context length",
+        "context limit",
         "context_length",
         "context window",
         "context size",
@@ -305,6 +310,8 @@ mod tests {
         assert_eq!(answer(429, quota).0, ErrorKind::Quota);
         let limit = r#"{"error":{"message":"x","type":"tokens","code":"rate_limit_exceeded"}}"#;
         assert_eq!(answer(413, limit).0, ErrorKind::RateLimited);
+        let empty = r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API."}}"#;
+        assert_eq!(answer(400, empty).0, ErrorKind::Quota);
         let key = r#"[{"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}]"#;
         assert_eq!(answer(400, key).0, ErrorKind::Auth);
     }
@@ -323,6 +330,7 @@ mod tests {
         let words = [
             "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens.",
             "prompt is too long: 210000 tokens > 200000 maximum",
+            "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000",
             "the request exceeds the available context size (4096 tokens), try increasing it",
             "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
         ];

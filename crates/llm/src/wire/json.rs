@@ -48,7 +48,7 @@ pub(crate) fn arguments(raw: &str) -> Cow<'_, str> {
 }
 
 /// A number that may be missing, `null` or written as a float.
-#[derive(Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Count(pub(crate) Option<u64>);
 
 impl<'de> Deserialize<'de> for Count {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde::{Serialize, Serializer};
 
 use crate::{Media, Stored, StoredKind};
@@ -29,4 +31,12 @@ pub(crate) fn missing(stored: &Stored) -> String {
         StoredKind::Document => "document",
     };
     format!("[{kind} of {} bytes is missing: sha256 {}]", stored.bytes, stored.hash)
+}
+
+/// Reads media that is text, for wires that carry only some types inline; `None` if it is none.
+pub(crate) fn text(media: &Media) -> Option<String> {
+    let is_text = media.media_type.starts_with("text/")
+        || matches!(media.media_type.as_str(), "application/json" | "application/xml");
+    let bytes = STANDARD.decode(&*media.data).ok().filter(|_| is_text)?;
+    String::from_utf8(bytes).ok()
 }

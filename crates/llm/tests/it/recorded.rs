@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::exchange::outcome;
 use crate::loopback::{Answer, End, Server};
 
+pub(crate) mod anthropic;
 pub(crate) mod chat;
 
 /// A wire whose recorded exchanges are run.

@@ -1,0 +1,222 @@
+//! Anthropic's Messages, and the servers that speak it too.
+//!
+//! # The prefix and its marks
+//!
+//! A message is encoded once, without marks; joining puts them in. They say up to where the
+//! provider keeps its work: the end of the tools, the end of the system text, the end of what the
+//! previous request sent (that is what stands before the last assistant message) and the end of
+//! all. The places are a function of the view alone. Marks in the conversation stand only on blocks
+//! of the user's side, which can always carry one: no thinking and no empty text is among them.
+//!
+//! # What is left out
+//!
+//! Nothing may make a history one that the server refuses for good, so texts of nothing but
+//! whitespace are left out, as is thinking that nothing follows. Reasoning and items of another
+//! provider, or of another wire, are left out too. Citations are not kept.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::http::{Endpoint, Transport};
+use crate::wire::{self, Connection, ids, json};
+use crate::{Message, ModelError, ModelInfo, Request, Secret, ToolSpec, WireId};
+
+mod answer;
+mod decode;
+mod draft;
+mod encode;
+mod join;
+mod thinking;
+
+pub use decode::Decoder;
+pub use thinking::Thinking;
+
+/// The limit of an answer where neither the request nor the model names one: this wire demands
+/// one. Every model of the fourth generation takes as much.
+pub const DEFAULT_MAX_TOKENS: u64 = 32_000;
+
+/// The version of the wire.
+const VERSION: &str = "2023-06-01";
+
+/// A model behind a server of Anthropic's Messages.
+///
+/// ```
+/// use bowline_llm::http::Transport;
+/// use bowline_llm::{Model, ModelInfo, anthropic};
+///
+/// let mut config = anthropic::Config::new("https://api.anthropic.com", "claude-sonnet-4-6");
+/// config.api_key = Some("the key".into());
+/// let model = anthropic::Client::new(config, &Transport::default())?;
+/// assert_eq!(model.info().id(), "anthropic/claude-sonnet-4-6");
+/// # Ok::<(), bowline_llm::ModelError>(())
+/// ```
+pub type Client = wire::Client<Codec>;
+
+/// How a model is reached.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// What is known of the model; provider and model names are needed.
+    pub info: ModelInfo,
+    /// The address below which `v1/messages` lies; it may end in `/v1`.
+    pub base_url: String,
+    /// The key, sent as `x-api-key`; servers on the same machine need none.
+    pub api_key: Option<Secret>,
+    /// Headers sent with every request. They come last, so that they can replace any other, and
+    /// are taken for secrets.
+    pub headers: Vec<(String, String)>,
+    /// Whether answers are streamed.
+    pub stream: bool,
+    /// How long nothing may come, before or within an answer. Without streaming nothing comes
+    /// until the whole answer is there, so this bounds the time of an answer.
+    pub idle_timeout: Duration,
+    /// What this server and model do differently from others.
+    pub dialect: Dialect,
+}
+
+/// What servers and models of this wire do differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dialect {
+    /// How the model is told how hard to think.
+    pub thinking: Thinking,
+    /// Whether requests carry `cache_control` marks; some servers refuse fields they do not know.
+    pub marks_cache: bool,
+}
+
+impl Config {
+    /// Makes a configuration with the defaults for a model at `base_url`.
+    pub fn new(base_url: impl Into<String>, model: impl Into<String>) -> Self {
+        let model = model.into();
+        let dialect = Dialect::of(&model);
+        let provider = "anthropic".to_owned();
+        Self {
+            info: ModelInfo { provider, model, ..ModelInfo::default() },
+            base_url: base_url.into(),
+            api_key: None,
+            headers: Vec::new(),
+            stream: true,
+            idle_timeout: Duration::from_secs(120),
+            dialect,
+        }
+    }
+}
+
+impl Dialect {
+    /// Returns what is known of a model by its name.
+    pub fn of(model: &str) -> Self {
+        Self { thinking: Thinking::of(model), marks_cache: true }
+    }
+}
+
+impl Client {
+    /// Makes a client. Nothing is sent before a stream is polled.
+    ///
+    /// # Errors
+    /// If the address or a header is none.
+    pub fn new(config: Config, transport: &Transport) -> Result<Self, ModelError> {
+        let Config { info, base_url, api_key, headers, stream, idle_timeout, dialect } = config;
+        let address = base_url.split(['?', '#']).next().unwrap_or_default();
+        let has_version = address.trim_end_matches('/').ends_with("/v1");
+        let path = if has_version { "messages" } else { "v1/messages" };
+        let mut endpoint = Endpoint::new(&base_url, path, idle_timeout)?;
+        endpoint.header("anthropic-version", VERSION, false)?;
+        if let Some(key) = api_key {
+            endpoint.header("x-api-key", key.expose(), true)?;
+        }
+        endpoint.secret_headers(&headers)?;
+        let codec = Codec::new(&info, dialect, stream);
+        Ok(Self::over(info, Connection { transport: transport.clone(), endpoint, codec }))
+    }
+}
+
+/// The pure part of the wire: requests into bytes, answers into events.
+#[derive(Debug, Clone)]
+pub struct Codec {
+    provider: Arc<str>,
+    model: String,
+    max_output_tokens: Option<u64>,
+    dialect: Dialect,
+    stream: bool,
+}
+
+impl Codec {
+    /// Makes a codec for one model.
+    pub fn new(info: &ModelInfo, dialect: Dialect, stream: bool) -> Self {
+        Self {
+            provider: info.provider.as_str().into(),
+            model: info.model.clone(),
+            max_output_tokens: info.max_output_tokens,
+            dialect,
+            stream,
+        }
+    }
+
+    /// Encodes one message as blocks of a `content` array, joined by commas and without marks.
+    pub fn encode(&self, message: &Message) -> Bytes {
+        encode::message(self, message)
+    }
+
+    /// Encodes the `tools` array, without marks.
+    pub fn encode_tools(&self, tools: &[ToolSpec]) -> Bytes {
+        encode::tools(tools)
+    }
+
+    /// Names what the bytes of a message depend on: reasoning goes back to its provider only.
+    fn wire_id(&self) -> WireId {
+        WireId { wire: "anthropic", variant: ids::of_provider(&self.provider) }
+    }
+}
+
+impl wire::Codec for Codec {
+    type Decoder = Decoder;
+
+    fn body(&self, request: &Request) -> Vec<u8> {
+        let wire = self.wire_id();
+        let max_tokens =
+            request.max_output_tokens.or(self.max_output_tokens).unwrap_or(DEFAULT_MAX_TOKENS);
+        let mut body = Vec::with_capacity(256);
+        body.extend_from_slice(b"{\"model\":");
+        json::write(&mut body, &self.model);
+        body.extend_from_slice(b",\"max_tokens\":");
+        json::write(&mut body, &max_tokens);
+        if self.stream {
+            body.extend_from_slice(b",\"stream\":true");
+        }
+        if let Some(effort) = request.effort {
+            let may_think = thinking::may_go_on(&request.messages, &self.provider);
+            self.dialect.thinking.write(&mut body, effort, max_tokens, may_think);
+        }
+        if !request.tools.specs().is_empty() {
+            body.extend_from_slice(b",\"tools\":");
+            let tools = request.tools.encoded(wire, |tools| self.encode_tools(tools));
+            join::write_tools(&mut body, &tools, self.dialect.marks_cache);
+        }
+        if !request.system.trim().is_empty() {
+            body.extend_from_slice(b",\"system\":[");
+            let system = encode::text(&request.system);
+            join::write_block(&mut body, &system, self.dialect.marks_cache);
+            body.push(b']');
+        }
+        body.extend_from_slice(b",\"messages\":");
+        let turns = request
+            .messages
+            .iter()
+            .map(|message| join::Turn {
+                role: join::Role::of(message),
+                blocks: message.encoded(wire, |message| self.encode(message)),
+            })
+            .collect();
+        join::write_messages(&mut body, turns, self.dialect.marks_cache);
+        body.push(b'}');
+        body
+    }
+
+    fn decoder(&self, salt: u64) -> Decoder {
+        Decoder::new(Arc::clone(&self.provider), salt)
+    }
+
+    fn is_streaming(&self) -> bool {
+        self.stream
+    }
+}

@@ -1,0 +1,246 @@
+//! Messages into blocks.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::Codec;
+use crate::wire::json::{arguments, write};
+use crate::wire::{ids, media};
+use crate::{
+    AssistantMessage, AssistantPart, Media, Message, Opaque, Part, Reasoning, ToolCall, ToolResult,
+    ToolSpec,
+};
+
+/// The longest id and name that are sent as they are.
+const NAME_LIMIT: usize = 128;
+
+/// Encodes one message as blocks of a `content` array, joined by commas.
+pub(super) fn message(codec: &Codec, message: &Message) -> Bytes {
+    let blocks = match message {
+        Message::User(user) => of_user(&user.content),
+        Message::Assistant(assistant) => of_assistant(codec, assistant),
+        Message::Results(results) => results.iter().map(Block::of_result).collect(),
+    };
+    let mut out = Vec::new();
+    for block in &blocks {
+        if !out.is_empty() {
+            out.push(b',');
+        }
+        match block {
+            Block::Opaque(item) => out.extend_from_slice(item.as_bytes()),
+            block => write(&mut out, block),
+        }
+    }
+    out.into()
+}
+
+/// Encodes one block of text.
+pub(super) fn text(text: &str) -> Bytes {
+    let mut out = Vec::new();
+    write(&mut out, &Block::Text { text: text.into() });
+    out.into()
+}
+
+/// Encodes the `tools` array.
+pub(super) fn tools(specs: &[ToolSpec]) -> Bytes {
+    let tools: Vec<_> = specs
+        .iter()
+        .map(|ToolSpec { name, description, schema }| Tool {
+            name: ids::fitting(name, NAME_LIMIT),
+            description,
+            input_schema: schema,
+        })
+        .collect();
+    let mut out = Vec::new();
+    write(&mut out, &tools);
+    out.into()
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    name: Cow<'a, str>,
+    description: &'a str,
+    input_schema: &'a crate::RawJson,
+}
+
+/// A block of content.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Block<'a> {
+    Text {
+        text: Cow<'a, str>,
+    },
+    Image {
+        source: Source<'a>,
+    },
+    Document {
+        source: Source<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        title: Option<&'a str>,
+    },
+    Thinking {
+        thinking: &'a str,
+        signature: Cow<'a, str>,
+    },
+    RedactedThinking {
+        data: Cow<'a, str>,
+    },
+    ToolUse {
+        id: Cow<'a, str>,
+        name: Cow<'a, str>,
+        input: Box<RawValue>,
+    },
+    ToolResult {
+        tool_use_id: Cow<'a, str>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        content: Vec<Self>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+    },
+    /// A block of the provider's own, written as it came.
+    #[serde(skip)]
+    Opaque(&'a str),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Source<'a> {
+    Base64 { media_type: &'a str, data: &'a str },
+    Text { media_type: &'static str, data: String },
+}
+
+/// What a provider wants back of its thinking, beside the text. The kept payload has this shape.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Payload<'a> {
+    Thinking {
+        #[serde(borrow)]
+        signature: Cow<'a, str>,
+    },
+    RedactedThinking {
+        #[serde(borrow)]
+        data: Cow<'a, str>,
+    },
+}
+
+/// Returns the block that thinking goes back as; `None` if another provider or wire made it.
+pub(super) fn thinking<'a>(reasoning: &'a Reasoning, provider: &str) -> Option<Block<'a>> {
+    let payload = reasoning.payload.as_ref().filter(|payload| payload.provider == provider)?;
+    Some(match payload.item.read::<Payload<'a>>().ok()? {
+        Payload::Thinking { signature } => Block::Thinking { thinking: &reasoning.text, signature },
+        Payload::RedactedThinking { data } => Block::RedactedThinking { data },
+    })
+}
+
+fn of_user(parts: &[Part]) -> Vec<Block<'_>> {
+    let mut blocks: Vec<_> = parts.iter().filter_map(Block::of_part).collect();
+    if blocks.is_empty() {
+        // Leaving it out would make the conversation end with the assistant.
+        blocks.push(Block::Text { text: "[empty message]".into() });
+    }
+    blocks
+}
+
+fn of_assistant<'a>(codec: &Codec, assistant: &'a AssistantMessage) -> Vec<Block<'a>> {
+    let block = |part: &'a AssistantPart| match part {
+        AssistantPart::Text(text) => Block::of_text(text),
+        AssistantPart::Reasoning(reasoning) => thinking(reasoning, &codec.provider),
+        AssistantPart::ToolCall(call) => Some(Block::of_call(call)),
+        AssistantPart::Opaque(opaque) => Block::of_opaque(opaque, &codec.provider),
+    };
+    let mut blocks: Vec<_> = assistant.content.iter().filter_map(block).collect();
+    // A message must not end with thinking: an answer that was cut in the middle of it.
+    while let Some(Block::Thinking { .. } | Block::RedactedThinking { .. }) = blocks.last() {
+        blocks.pop();
+    }
+    blocks
+}
+
+impl<'a> Block<'a> {
+    /// Returns `None` for a text without a letter, which the server refuses.
+    fn of_text(text: &'a str) -> Option<Self> {
+        (!text.trim().is_empty()).then(|| Self::Text { text: text.into() })
+    }
+
+    fn of_part(part: &'a Part) -> Option<Self> {
+        match part {
+            Part::Text(text) => Self::of_text(text),
+            Part::Image(media) => Some(Self::of_image(media)),
+            Part::Document(media) => Some(Self::of_document(media)),
+            Part::Stored(stored) => Some(Self::Text { text: media::missing(stored).into() }),
+        }
+    }
+
+    fn of_image(image: &'a Media) -> Self {
+        match &*image.media_type {
+            media_type @ ("image/png" | "image/jpeg" | "image/gif" | "image/webp") => {
+                Self::Image { source: Source::Base64 { media_type, data: &image.data } }
+            }
+            _ => Self::instead_of("image", image),
+        }
+    }
+
+    fn of_document(document: &'a Media) -> Self {
+        let title = document.name.as_deref();
+        if document.media_type == "application/pdf" {
+            let media_type = &document.media_type;
+            return Self::Document {
+                source: Source::Base64 { media_type, data: &document.data },
+                title,
+            };
+        }
+        match media::text(document).filter(|text| !text.trim().is_empty()) {
+            Some(data) => {
+                Self::Document { source: Source::Text { media_type: "text/plain", data }, title }
+            }
+            None => Self::instead_of("document", document),
+        }
+    }
+
+    /// Tells of what this wire cannot carry.
+    fn instead_of(what: &str, media: &Media) -> Self {
+        let Media { media_type, name, .. } = media;
+        let name = name.as_deref().map(|name| format!(" {name:?}")).unwrap_or_default();
+        Self::Text { text: format!("[{what}{name} of type {media_type} cannot be shown]").into() }
+    }
+
+    fn of_call(call: &'a ToolCall) -> Self {
+        let input = RawValue::from_string(arguments(&call.arguments).trim().to_owned());
+        Self::ToolUse {
+            id: ids::fitting(call.id.as_str(), NAME_LIMIT),
+            name: ids::fitting(&call.name, NAME_LIMIT),
+            input: input.unwrap_or_default(),
+        }
+    }
+
+    fn of_result(result: &'a ToolResult) -> Self {
+        let mut content: Vec<_> = result.content.iter().filter_map(Self::of_part).collect();
+        if content.is_empty() && result.is_error {
+            // A failure must say something.
+            content.push(Self::Text { text: "Error".into() });
+        }
+        Self::ToolResult {
+            tool_use_id: ids::fitting(result.call.as_str(), NAME_LIMIT),
+            content,
+            is_error: result.is_error,
+        }
+    }
+
+    /// Takes the items of tools that the provider runs itself. Other items may be another wire's.
+    fn of_opaque(opaque: &'a Opaque, provider: &str) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Item<'a> {
+            #[serde(borrow)]
+            r#type: Cow<'a, str>,
+        }
+        if opaque.provider != provider {
+            return None;
+        }
+        let Item { r#type } = opaque.item.read().ok()?;
+        let is_ours = r#type.ends_with("_tool_use") || r#type.ends_with("_tool_result");
+        is_ours.then(|| Self::Opaque(opaque.item.as_str()))
+    }
+}
