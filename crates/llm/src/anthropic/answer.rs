@@ -11,8 +11,8 @@ use crate::wire::json::Count;
 /// An event of a stream; its `type` says which of the fields it has.
 #[derive(Deserialize)]
 pub(super) struct Event<'a> {
-    #[serde(borrow)]
-    pub(super) r#type: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub(super) r#type: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     pub(super) message: Option<Answer<'a>>,
     #[serde(default)]

@@ -52,9 +52,12 @@ impl Decode for Decoder {
         if self.is_done {
             return Ok(());
         }
-        let data = event.data;
+        let sse::Event { name, data } = *event;
         let event: Event<'_> = serde_json::from_str(data).map_err(|error| self.odd(error))?;
-        match &*event.r#type {
+        if event.error.is_some() {
+            return Err(self.reported(event.error));
+        }
+        match event.r#type.as_deref().unwrap_or(name) {
             "message_start" => match event.message {
                 Some(answer) => self.take_head(&answer),
                 None => Ok(()),

@@ -16,6 +16,12 @@ pub(super) struct Turn {
     pub(super) blocks: Bytes,
 }
 
+impl Turn {
+    fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+}
+
 /// Whose side a message is on. This wire knows but two, so the results of tools are the user's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
@@ -64,8 +70,9 @@ pub(super) fn write_block(out: &mut Vec<u8>, blocks: &[u8], is_marked: bool) {
 
 /// Appends the `messages` array. Messages in a row from one side become one.
 pub(super) fn write_messages(out: &mut Vec<u8>, mut turns: Vec<Turn>, is_marked: bool) {
-    turns.retain(|turn| !turn.blocks.is_empty());
-    if turns.first().is_none_or(|turn| turn.role == Role::Assistant) {
+    let begins = turns.first().is_some_and(|turn| turn.role == Role::User && !turn.is_empty());
+    turns.retain(|turn| !turn.is_empty());
+    if !begins {
         turns.insert(0, Turn { role: Role::User, blocks: Bytes::from_static(OMITTED) });
     }
     let marks = if is_marked { marks(&turns) } else { [None; 2] };

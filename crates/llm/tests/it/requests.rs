@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 use crate::recorded::{self, chat::Chat};
 
+mod anthropic;
+
 fn info() -> ModelInfo {
     ModelInfo { provider: "mine".to_owned(), model: "m".to_owned(), ..ModelInfo::default() }
 }

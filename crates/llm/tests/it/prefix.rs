@@ -1,0 +1,138 @@
+//! What one request and the next have in common, over a long run on each wire.
+
+use bowline_llm::anthropic;
+use bowline_llm::chat;
+use bowline_llm::wire::Codec;
+use bowline_llm::{
+    AssistantMessage, AssistantPart, Effort, Message, MessageRef, ModelInfo, Opaque, Part, RawJson,
+    Reasoning, Request, ToolBlock, ToolCall, ToolResult, ToolSpec,
+};
+use serde_json::{Value, json};
+
+const TURNS: usize = 200;
+
+const MARK: &str = r#","cache_control":{"type":"ephemeral"}"#;
+
+pub(crate) fn info() -> ModelInfo {
+    ModelInfo { provider: "mine".to_owned(), model: "m".to_owned(), ..ModelInfo::default() }
+}
+
+/// Returns the bodies of a run as a coding agent makes it: 24 KB of tools and system text, and
+/// turns of about 1 KB with one to three calls; `payload` is what the provider wants back of its
+/// reasoning.
+pub(crate) fn bodies(codec: &impl Codec, payload: &str) -> Vec<String> {
+    let tool = |n: usize| ToolSpec {
+        name: format!("tool_{n}"),
+        description: "Does what its name says, with all the care that it needs. ".repeat(15),
+        schema: RawJson::of(&json!({"type": "object", "properties": {"path": {"type": "string"}}}))
+            .unwrap(),
+    };
+    let mut request = Request {
+        system: "Be careful, and say what you have done.\n".repeat(250).into(),
+        tools: ToolBlock::new((0..14).map(tool).collect()),
+        effort: Some(Effort::High),
+        cache_key: Some("session".into()),
+        ..Request::default()
+    };
+    request.messages.push_back_mut(Message::user("Mend the roof.").into());
+    let mut bodies = Vec::new();
+    for turn in 0..TURNS {
+        bodies.push(String::from_utf8(codec.body(&request)).unwrap());
+        let (reply, results) = self::turn(turn, payload);
+        request.messages.push_back_mut(reply);
+        request.messages.push_back_mut(results);
+        if turn % 10 == 9 {
+            request.messages.push_back_mut(Message::user("And the gutter, please.").into());
+        }
+    }
+    bodies
+}
+
+fn turn(turn: usize, payload: &str) -> (MessageRef, MessageRef) {
+    let item = RawJson::parse(payload).unwrap();
+    let payload = Some(Opaque { provider: "mine".to_owned(), item });
+    let text = "I look at it first.".to_owned();
+    let mut content = vec![AssistantPart::Reasoning(Reasoning { text, payload })];
+    if turn.is_multiple_of(3) {
+        content.push(AssistantPart::Text(format!("This is step {turn}.")));
+    }
+    let calls = 1 + turn % 3;
+    let call = |n: usize| ToolCall {
+        id: format!("call_{turn}_{n}").into(),
+        name: format!("tool_{n}"),
+        arguments: format!(r#"{{"path": "house/{turn}/roof.rs"}}"#),
+    };
+    content.extend((0..calls).map(|n| AssistantPart::ToolCall(call(n))));
+    let line = format!("the {turn}th tile is loose\n");
+    let result = |n: usize| ToolResult {
+        call: call(n).id,
+        name: call(n).name,
+        content: [Part::Text(line.repeat(22 / calls))].into(),
+        is_error: n == 2,
+    };
+    let results = Message::Results((0..calls).map(result).collect());
+    (Message::Assistant(AssistantMessage { content }.into()).into(), results.into())
+}
+
+/// Returns which share of the bytes of each request the next one begins with. The brackets that
+/// close a request, which `end` holds, are no part of it.
+pub(crate) fn shares(bodies: &[String], end: &str) -> Vec<f64> {
+    let share = |pair: &[String]| {
+        let before = pair[0].trim_end_matches(|c| end.contains(c)).as_bytes();
+        let same = before.iter().zip(pair[1].as_bytes()).take_while(|(a, b)| a == b).count();
+        same as f64 / before.len() as f64
+    };
+    bodies.windows(2).map(share).collect()
+}
+
+fn least(shares: &[f64]) -> f64 {
+    shares.iter().copied().fold(1.0, f64::min)
+}
+
+#[test]
+fn chat_requests_begin_with_the_one_before() {
+    let codec = chat::Codec::new(&info(), chat::Dialect::of("https://api.openai.com/v1"), true);
+    let bodies = bodies(&codec, r#"[{"type":"reasoning.text","text":"I look at it first."}]"#);
+    assert_eq!(least(&shares(&bodies, "]}")), 1.0);
+}
+
+#[test]
+fn anthropic_requests_begin_with_the_one_before_but_for_their_marks() {
+    let payload = r#"{"type":"thinking","signature":"c2lnbmF0dXJl"}"#;
+    for model in ["claude-sonnet-4-6", "claude-sonnet-4-5"] {
+        let codec = anthropic::Codec::new(&info(), anthropic::Dialect::of(model), true);
+        let marked = bodies(&codec, payload);
+        let bare: Vec<_> = marked.iter().map(|body| body.replace(MARK, "")).collect();
+        assert_eq!(least(&shares(&bare, "]}")), 1.0);
+        let shares = shares(&marked, "]}");
+        // What is lost is one turn: its mark has moved on.
+        assert!(least(&shares) >= 0.95, "{shares:?}");
+        assert!(shares[TURNS - 2] >= 0.99, "{shares:?}");
+        for (n, body) in marked.iter().enumerate() {
+            let marks = if n == 0 { 3 } else { 4 };
+            assert_eq!(body.matches(MARK).count(), marks, "request {n}");
+            let read: Value = serde_json::from_str(body).unwrap();
+            assert_marks(&read, n);
+        }
+    }
+}
+
+/// Checks that the last block of all, and the last before the newest reply, are the marked ones.
+fn assert_marks(body: &Value, n: usize) {
+    let messages = body["messages"].as_array().unwrap();
+    let is_marked = |block: &Value| block.get("cache_control").is_some();
+    let marked: Vec<usize> = (0..messages.len())
+        .filter(|at| messages[*at]["content"].as_array().unwrap().iter().any(is_marked))
+        .collect();
+    let last = messages.len() - 1;
+    assert_eq!(marked, if n == 0 { vec![last] } else { vec![last - 2, last] });
+    for at in marked {
+        let blocks = messages[at]["content"].as_array().unwrap();
+        assert_eq!(messages[at]["role"], "user");
+        // A remark that came after the results stands behind what the last request sent.
+        let has_remark = blocks.iter().rev().skip(1).any(is_marked);
+        assert!(is_marked(blocks.last().unwrap()) && !has_remark, "request {n}");
+    }
+    assert!(is_marked(body["tools"].as_array().unwrap().last().unwrap()));
+    assert!(is_marked(body["system"].as_array().unwrap().last().unwrap()));
+}
