@@ -7,16 +7,15 @@ use std::fs;
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bowline_llm::chat::{Client, Codec, Config, Dialect};
+use bowline_llm::chat::{Client, Config};
 use bowline_llm::http::Transport;
-use bowline_llm::wire::{Codec as _, Decode as _};
+use bowline_llm::wire::{Codec, Decode as _};
 use bowline_llm::{
     AssistantMessage, AssistantPart, Message, MessageRef, Model, ModelInfo, Part, Request,
-    StreamEvent, ToolBlock, ToolCall, ToolResult, sse,
+    StreamEvent, ToolBlock, ToolCall, ToolResult, anthropic, chat, sse,
 };
 use futures::StreamExt;
 
@@ -41,9 +40,18 @@ fn main() {
             per_turn(clock.elapsed())
         );
     }
+    let info = ModelInfo::default();
+    let chat = chat::Codec::new(&info, chat::Dialect::of(""), true);
+    let anthropic = anthropic::Codec::new(&info, anthropic::Dialect::of(""), true);
+    assembly("chat", &chat);
+    assembly("anthropic", &anthropic);
+    decoding("chat/chat-sse-cache-33", &chat);
+    decoding("anthropic/anthropic-sse-trunc-20", &anthropic);
+}
+
+fn assembly(name: &str, codec: &impl Codec) {
     for messages in [10, 100, 1_000] {
         let request = history(messages);
-        let codec = Codec::new(&ModelInfo::default(), Dialect::of(""), true);
         let body = codec.body(&request);
         let start = Instant::now();
         for _ in 0..200 {
@@ -55,9 +63,11 @@ fn main() {
             black_box(black_box(&body).clone());
         }
         let copy = start.elapsed() / 200;
-        println!("{messages} messages, {} bytes: {assembly:?}, a copy {copy:?}", body.len());
+        println!(
+            "{name}, {messages} messages, {} bytes: {assembly:?}, a copy {copy:?}",
+            body.len()
+        );
     }
-    decoding();
 }
 
 /// Runs a loop of tool calls, as an agent does.
@@ -109,11 +119,10 @@ fn history(messages: usize) -> Request {
     }
 }
 
-fn decoding() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/chat/chat-sse-cache-33.json");
+fn decoding(name: &str, codec: &impl Codec) {
+    let path = format!("{}/fixtures/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let case: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     let body = case["response"]["body"].as_str().unwrap().as_bytes();
-    let codec = Codec::new(&ModelInfo::default(), Dialect::of(""), true);
     let rounds = 2_000;
     let start = Instant::now();
     for salt in 0..rounds {
@@ -128,7 +137,7 @@ fn decoding() {
         black_box(decoder.finish().unwrap());
     }
     let bytes = body.len() as f64 * rounds as f64;
-    println!("decoding: {:.0} MB/s", bytes / start.elapsed().as_secs_f64() / 1e6);
+    println!("decoding {name}: {:.0} MB/s", bytes / start.elapsed().as_secs_f64() / 1e6);
 }
 
 /// Returns how long this thread has run on a processor.

@@ -10,7 +10,7 @@
 //! use futures::StreamExt;
 //!
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-//! // `chat::Client` is a model that talks to a server; this one needs none.
+//! // A `Client` of a wire, such as `chat`, is a model that talks to a server; this one needs none.
 //! let model = ScriptedModel::new([Reply::text("Hello!")]);
 //! let request = Request {
 //!     messages: [Message::user("Hi").into()].into_iter().collect(),

@@ -13,6 +13,8 @@ use pretty_assertions::assert_eq;
 
 use crate::loopback::{Answer, End, Server};
 
+mod anthropic;
+
 const TEXT: &str = concat!(
     "data: {\"choices\":[{\"delta\":{\"content\":\"He\"}}]}\n\n",
     "data: {\"choices\":[{\"delta\":{\"content\":\"llo\"}}]}\n\n",
