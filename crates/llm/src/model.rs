@@ -196,12 +196,15 @@ pub enum StreamEvent {
         reason: String,
         /// How long it waits.
         delay: Duration,
+        /// What the attempt that failed was billed. It is told here, since a reader may leave
+        /// during the wait, and not again with [`Restarted`](Self::Restarted).
+        usage: Usage,
     },
     /// A wrapper starts over: everything seen so far of this reply is void.
     Restarted {
         /// Which attempt begins; the first is 1.
         attempt: u32,
-        /// What went wrong with the one before.
+        /// What went wrong with the one before, and what it was billed as far as no wait told it.
         error: ModelError,
     },
     /// The whole reply. Nothing follows it.

@@ -166,9 +166,9 @@ impl<M: Model> Attempts<M> {
             error.usage = self.wasted;
             return Err(error);
         };
-        let reason = error.to_string();
+        let (reason, usage) = (error.to_string(), std::mem::take(&mut error.usage));
         self.stage = Stage::Wait { delay, error };
-        Ok(StreamEvent::Waiting { attempt: self.begun + 1, reason, delay })
+        Ok(StreamEvent::Waiting { attempt: self.begun + 1, reason, delay, usage })
     }
 
     /// Returns how long to wait before the next attempt; `None` if there is to be none.

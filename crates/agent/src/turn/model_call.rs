@@ -128,7 +128,8 @@ impl Turn {
             StreamEvent::ToolCallDelta { index, name, arguments } => {
                 EventBody::ToolCallDelta { index, name, arguments }
             }
-            StreamEvent::Waiting { attempt, reason, delay } => {
+            StreamEvent::Waiting { attempt, reason, delay, usage } => {
+                draft.wasted += usage;
                 self.enter(Phase::Retrying);
                 self.say(retry(attempt, delay, reason));
                 return;

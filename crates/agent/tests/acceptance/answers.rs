@@ -196,6 +196,26 @@ async fn cancel_keeps_what_was_said() {
     assert_eq!(hear(handle.prompt("again")).await.text(), "whole");
 }
 
+#[tokio::test]
+async fn what_a_failed_attempt_cost_counts_when_the_wait_after_it_is_canceled() {
+    let gate = Gate::default();
+    let wait = StreamEvent::Waiting {
+        attempt: 2,
+        reason: "busy".to_owned(),
+        delay: Duration::from_secs(60),
+        usage: usage(7, 1),
+    };
+    let stage =
+        stage([Reply::text("late").with_deltas([delta("Half"), wait]).held_at_the_end_by(&gate)]);
+    let handle = stage.start();
+    let run = handle.prompt("go");
+    gate.reached().await;
+    handle.cancel();
+    let told = hear(run).await;
+    assert_eq!(told.usage(), usage(7, 1));
+    assert_eq!(handle.token_usage(), usage(7, 1));
+}
+
 // F008
 #[tokio::test]
 async fn a_retry_voids_the_draft() {
@@ -206,6 +226,7 @@ async fn a_retry_voids_the_draft() {
             attempt: 2,
             reason: "busy".to_owned(),
             delay: Duration::from_secs(1),
+            usage: Usage::default(),
         },
         StreamEvent::Restarted { attempt: 2, error },
         delta("final"),

@@ -12,8 +12,8 @@ use bowline_agent::journal::{Pos, Store as _};
 use bowline_agent::tool::Recovery;
 use bowline_agent::{Agent, Projection, Spent};
 use bowline_llm::chat::{Codec, Dialect};
-use bowline_llm::wire::Codec as _;
 use bowline_llm::scripted::{Reply, ScriptedModel};
+use bowline_llm::wire::Codec as _;
 use bowline_llm::{
     AssistantPart, CallId, Message, MessageRef, Model, ModelInfo, ModelStream, Part, Request,
     ToolResult,

@@ -67,6 +67,7 @@ async fn every_wait_and_every_start_is_told() {
                 attempt: 2,
                 reason: "provider unavailable: no".to_owned(),
                 delay: Duration::from_millis(500),
+                usage: Usage::default(),
             }),
             Ok(StreamEvent::Restarted { attempt: 2, error }),
             Ok(StreamEvent::TextDelta("whole".to_owned())),
@@ -170,6 +171,14 @@ async fn failed_attempts_are_paid_for_too() {
     let mut events = ask(&model, Policy::default()).await;
     let Some(Ok(StreamEvent::Done(response))) = events.pop() else { panic!("{events:?}") };
     assert_eq!((response.wasted, response.usage), (usage(30, 2), Some(usage(60, 7))));
+
+    let billed = |event: &Result<StreamEvent, ModelError>| match event {
+        Ok(StreamEvent::Waiting { usage, .. }) => *usage,
+        Ok(StreamEvent::Restarted { error, .. }) => error.usage,
+        _ => Usage::default(),
+    };
+    let told: Vec<_> = events.iter().map(billed).filter(|usage| usage.total() > 0).collect();
+    assert_eq!(told, [usage(10, 1), usage(20, 1)], "each is told once, before the wait");
 
     let model = ScriptedModel::new([failed(10), failing(ErrorKind::Auth).with_usage(usage(1, 0))]);
     let events = ask(&model, Policy::default()).await;
