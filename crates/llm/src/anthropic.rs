@@ -31,6 +31,7 @@ mod join;
 mod thinking;
 
 pub use decode::Decoder;
+use thinking::Ask;
 pub use thinking::Thinking;
 
 /// The limit of an answer where neither the request nor the model names one: this wire demands
@@ -175,6 +176,7 @@ impl wire::Codec for Codec {
         let wire = self.wire_id();
         let max_tokens =
             request.max_output_tokens.or(self.max_output_tokens).unwrap_or(DEFAULT_MAX_TOKENS);
+        let mark = if self.dialect.marks_cache { join::MARK } else { b"" };
         let mut body = Vec::with_capacity(256);
         body.extend_from_slice(b"{\"model\":");
         json::write(&mut body, &self.model);
@@ -184,18 +186,18 @@ impl wire::Codec for Codec {
             body.extend_from_slice(b",\"stream\":true");
         }
         if let Some(effort) = request.effort {
-            let may_think = thinking::may_go_on(&request.messages, &self.provider);
-            self.dialect.thinking.write(&mut body, effort, max_tokens, may_think);
+            let takes_budget = thinking::takes_budget(&request.messages, &self.provider);
+            self.dialect.thinking.write(&mut body, Ask { effort, max_tokens, takes_budget });
         }
         if !request.tools.specs().is_empty() {
             body.extend_from_slice(b",\"tools\":");
             let tools = request.tools.encoded(wire, |tools| self.encode_tools(tools));
-            join::write_tools(&mut body, &tools, self.dialect.marks_cache);
+            join::write_marked(&mut body, &tools, mark);
         }
         if !request.system.trim().is_empty() {
             body.extend_from_slice(b",\"system\":[");
             let system = encode::text(&request.system);
-            join::write_block(&mut body, &system, self.dialect.marks_cache);
+            join::write_marked(&mut body, &system, mark);
             body.push(b']');
         }
         body.extend_from_slice(b",\"messages\":");
@@ -207,7 +209,7 @@ impl wire::Codec for Codec {
                 blocks: message.encoded(wire, |message| self.encode(message)),
             })
             .collect();
-        join::write_messages(&mut body, turns, self.dialect.marks_cache);
+        join::write_messages(&mut body, turns, mark);
         body.push(b'}');
         body
     }

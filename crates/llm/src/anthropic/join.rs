@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::Message;
 
 /// What says that the provider should keep its work up to the block that carries it.
-const MARK: &[u8] = b",\"cache_control\":{\"type\":\"ephemeral\"}";
+pub(super) const MARK: &[u8] = b",\"cache_control\":{\"type\":\"ephemeral\"}";
 
 /// Stands in for what a view has dropped from its start: a conversation must begin with the user.
 const OMITTED: &[u8] = b"{\"type\":\"text\",\"text\":\"[The beginning is left out.]\"}";
@@ -45,40 +45,28 @@ impl Role {
     }
 }
 
-/// Appends the `tools` array, with a mark on its last item.
-pub(super) fn write_tools(out: &mut Vec<u8>, tools: &[u8], is_marked: bool) {
-    match tools.strip_suffix(b"]") {
-        Some(items) if is_marked => {
-            write_block(out, items, true);
-            out.push(b']');
-        }
-        _ => out.extend_from_slice(tools),
-    }
+/// Appends items or a whole array of them, with the mark in the last item. It must be one that can
+/// carry a mark.
+pub(super) fn write_marked(out: &mut Vec<u8>, items: &[u8], mark: &[u8]) {
+    let closing = if items.ends_with(b"]") { 2 } else { 1 };
+    let (open, closing) = items.split_at(items.len().saturating_sub(closing));
+    out.extend_from_slice(open);
+    out.extend_from_slice(mark);
+    out.extend_from_slice(closing);
 }
 
-/// Appends blocks, the last of them with a mark. It must be one that can carry a mark.
-pub(super) fn write_block(out: &mut Vec<u8>, blocks: &[u8], is_marked: bool) {
-    match blocks.strip_suffix(b"}") {
-        Some(open) if is_marked => {
-            out.extend_from_slice(open);
-            out.extend_from_slice(MARK);
-            out.push(b'}');
-        }
-        _ => out.extend_from_slice(blocks),
-    }
-}
-
-/// Appends the `messages` array. Messages in a row from one side become one.
-pub(super) fn write_messages(out: &mut Vec<u8>, mut turns: Vec<Turn>, is_marked: bool) {
+/// Appends the `messages` array with marks where they belong. Messages in a row from one side
+/// become one.
+pub(super) fn write_messages(out: &mut Vec<u8>, mut turns: Vec<Turn>, mark: &[u8]) {
     let begins = turns.first().is_some_and(|turn| turn.role == Role::User && !turn.is_empty());
     turns.retain(|turn| !turn.is_empty());
     if !begins {
         turns.insert(0, Turn { role: Role::User, blocks: Bytes::from_static(OMITTED) });
     }
-    let marks = if is_marked { marks(&turns) } else { [None; 2] };
+    let marks = marks(&turns);
     let around = Role::Assistant.opening().len() + 4;
     let length: usize = turns.iter().map(|turn| turn.blocks.len() + around).sum();
-    out.reserve_exact(length + 2 * MARK.len() + 8);
+    out.reserve_exact(length + 2 * mark.len() + 8);
     out.push(b'[');
     let mut role = None;
     for (n, turn) in turns.iter().enumerate() {
@@ -91,7 +79,8 @@ pub(super) fn write_messages(out: &mut Vec<u8>, mut turns: Vec<Turn>, is_marked:
             out.extend_from_slice(turn.role.opening());
             role = Some(turn.role);
         }
-        write_block(out, &turn.blocks, marks.contains(&Some(n)));
+        let mark = if marks.contains(&Some(n)) { mark } else { b"" };
+        write_marked(out, &turn.blocks, mark);
     }
     out.extend_from_slice(b"]}]");
 }

@@ -17,6 +17,16 @@ pub enum Thinking {
     Never,
 }
 
+/// What is asked of a model.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ask {
+    pub(super) effort: Effort,
+    /// How long the whole answer may be, thinking included.
+    pub(super) max_tokens: u64,
+    /// Whether the server takes a budget for this conversation; see [`takes_budget`].
+    pub(super) takes_budget: bool,
+}
+
 /// The smallest budget the wire takes.
 const LEAST_BUDGET: u64 = 1_024;
 
@@ -41,9 +51,10 @@ impl Thinking {
     /// Appends the fields that ask for an effort.
     ///
     /// The least effort is not to ask for thinking at all. The greatest is `max`, which all models
-    /// with adaptive thinking know, while `xhigh` came later. A budget is a part of `max_tokens`,
-    /// since it must be less, and is left out where `may_think` says that the server would refuse.
-    pub(super) fn write(self, out: &mut Vec<u8>, effort: Effort, max_tokens: u64, may_think: bool) {
+    /// with adaptive thinking know, while `xhigh` came later. A budget is a part of the whole, since
+    /// it must be less.
+    pub(super) fn write(self, out: &mut Vec<u8>, ask: Ask) {
+        let Ask { effort, max_tokens, takes_budget } = ask;
         match self {
             Self::Adaptive => {
                 let level = match effort {
@@ -71,7 +82,7 @@ impl Thinking {
                     Effort::Xhigh => max_tokens - max_tokens / 8,
                 };
                 let budget = share.max(LEAST_BUDGET);
-                if may_think && budget < max_tokens {
+                if takes_budget && budget < max_tokens {
                     out.extend_from_slice(
                         b",\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":",
                     );
@@ -88,7 +99,7 @@ impl Thinking {
 ///
 /// In the middle of a turn of calls and results the server demands that the turn begins with its
 /// own thinking, and refuses the request if another provider made the calls.
-pub(super) fn may_go_on(messages: &Messages, provider: &str) -> bool {
+pub(super) fn takes_budget(messages: &Messages, provider: &str) -> bool {
     let mut first = None;
     let mut has_results = false;
     for message in messages {
@@ -140,7 +151,7 @@ mod tests {
         for max_tokens in [1, 1_024, 1_025, 2_000, 32_000, u64::MAX] {
             for effort in [Effort::Low, Effort::Medium, Effort::High, Effort::Xhigh] {
                 let mut out = Vec::new();
-                Thinking::Budget.write(&mut out, effort, max_tokens, true);
+                Thinking::Budget.write(&mut out, Ask { effort, max_tokens, takes_budget: true });
                 let text = String::from_utf8(out).unwrap();
                 let digits: String = text.chars().filter(char::is_ascii_digit).collect();
                 if digits.is_empty() {
