@@ -41,6 +41,12 @@ pub const DEFAULT_MAX_TOKENS: u64 = 32_000;
 /// The version of the wire.
 const VERSION: &str = "2023-06-01";
 
+/// The header that asks for what is not common yet.
+const BETA: &str = "anthropic-beta";
+
+/// What is asked for with [`Dialect::binds_thinking`].
+const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
+
 /// A model behind a server of Anthropic's Messages.
 ///
 /// ```
@@ -81,6 +87,10 @@ pub struct Config {
 pub struct Dialect {
     /// How the model is told how hard to think.
     pub thinking: Thinking,
+    /// Whether the model checks that nothing before its earlier thinking has changed, as the models
+    /// since 5.1 do. A view does change now and then; the server is asked to drop what no longer
+    /// fits instead of refusing the request.
+    pub binds_thinking: bool,
     /// Whether requests carry `cache_control` marks; some servers refuse fields they do not know.
     pub marks_cache: bool,
 }
@@ -106,7 +116,8 @@ impl Config {
 impl Dialect {
     /// Returns what is known of a model by its name.
     pub fn of(model: &str) -> Self {
-        Self { thinking: Thinking::of(model), marks_cache: true }
+        let binds_thinking = thinking::version(model) >= Some((5, 1));
+        Self { thinking: Thinking::of(model), binds_thinking, marks_cache: true }
     }
 }
 
@@ -126,6 +137,13 @@ impl Client {
             endpoint.header("x-api-key", key.expose(), true)?;
         }
         endpoint.secret_headers(&headers)?;
+        if dialect.binds_thinking {
+            // The field needs its header, whatever else is asked for.
+            let others = headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(BETA));
+            let all: Vec<_> =
+                others.map(|(_, value)| value.as_str()).chain([BINDING_BETA]).collect();
+            endpoint.header(BETA, &all.join(","), true)?;
+        }
         let codec = Codec::new(&info, dialect, stream);
         Ok(Self::over(info, Connection { transport: transport.clone(), endpoint, codec }))
     }
@@ -185,10 +203,14 @@ impl wire::Codec for Codec {
         if self.stream {
             body.extend_from_slice(b",\"stream\":true");
         }
-        if let Some(effort) = request.effort {
-            let takes_budget = thinking::takes_budget(&request.messages, &self.provider);
-            self.dialect.thinking.write(&mut body, Ask { effort, max_tokens, takes_budget });
-        }
+        let ask = Ask {
+            effort: request.effort,
+            max_tokens,
+            takes_budget: self.dialect.thinking == Thinking::Budget
+                && thinking::takes_budget(&request.messages, &self.provider),
+            is_bound: self.dialect.binds_thinking,
+        };
+        self.dialect.thinking.write(&mut body, ask);
         if !request.tools.specs().is_empty() {
             body.extend_from_slice(b",\"tools\":");
             let tools = request.tools.encoded(wire, |tools| self.encode_tools(tools));

@@ -4,7 +4,7 @@ use super::encode;
 use crate::wire::json;
 use crate::{AssistantPart, Effort, Message, Messages};
 
-/// How a model is told how hard to think. Without an effort nothing is sent.
+/// How a model is told how hard to think. Without an effort it is left to the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Thinking {
     /// `thinking: adaptive` with `output_config.effort`: the models since 4.6. Since 4.7 they
@@ -20,31 +20,32 @@ pub enum Thinking {
 /// What is asked of a model.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ask {
-    pub(super) effort: Effort,
+    pub(super) effort: Option<Effort>,
     /// How long the whole answer may be, thinking included.
     pub(super) max_tokens: u64,
     /// Whether the server takes a budget for this conversation; see [`takes_budget`].
     pub(super) takes_budget: bool,
+    /// Whether the model checks its earlier thinking; see
+    /// [`Dialect::binds_thinking`](super::Dialect::binds_thinking).
+    pub(super) is_bound: bool,
 }
+
+/// What lets a request with thinking that no longer stands where it stood pass: without it the
+/// server refuses the request, and would refuse every later one.
+const BINDING: &str = r#","block_binding":{"prefix_mismatch_behavior":"drop_block"}"#;
 
 /// The smallest budget the wire takes.
 const LEAST_BUDGET: u64 = 1_024;
 
 impl Thinking {
-    /// Returns what is known of a model by its name. A Claude that is not known is a newer one.
+    /// Returns what is known of a model by its name. A Claude without a version is a newer one.
     pub fn of(model: &str) -> Self {
-        let model = model.to_ascii_lowercase().replace('.', "-");
-        let has = |parts: &[&str]| parts.iter().any(|part| model.contains(part));
-        if !has(&["claude"]) || has(&["claude-3-7"]) {
-            Self::Budget
-        } else if has(&["claude-2", "claude-3", "claude-instant"]) {
-            Self::Never
-        } else if has(&["-4-6", "-4-7", "-4-8", "-4-9"]) {
-            Self::Adaptive
-        } else if has(&["opus-4", "sonnet-4", "haiku-4", "claude-4"]) {
-            Self::Budget
-        } else {
-            Self::Adaptive
+        match version(model) {
+            Some(version) if version < (3, 7) => Self::Never,
+            Some(version) if version < (4, 6) => Self::Budget,
+            Some(_) => Self::Adaptive,
+            None if model.to_ascii_lowercase().contains("claude") => Self::Adaptive,
+            None => Self::Budget,
         }
     }
 
@@ -54,26 +55,31 @@ impl Thinking {
     /// with adaptive thinking know, while `xhigh` came later. A budget is a part of the whole, since
     /// it must be less.
     pub(super) fn write(self, out: &mut Vec<u8>, ask: Ask) {
-        let Ask { effort, max_tokens, takes_budget } = ask;
-        match self {
-            Self::Adaptive => {
-                let level = match effort {
-                    Effort::Minimal | Effort::Low => "low",
-                    Effort::Medium => "medium",
-                    Effort::High => "high",
-                    Effort::Xhigh => "max",
-                };
-                if effort != Effort::Minimal {
-                    // The newer models show nothing of their thinking unless they are asked to.
-                    let adaptive =
-                        b",\"thinking\":{\"type\":\"adaptive\",\"display\":\"summarized\"}";
-                    out.extend_from_slice(adaptive);
+        let Ask { effort, max_tokens, takes_budget, is_bound } = ask;
+        match (self, effort) {
+            (Self::Adaptive, _) => {
+                // The newer models show nothing of their thinking unless they are asked to.
+                let adaptive = r#","thinking":{"type":"adaptive","display":"summarized""#;
+                if is_bound {
+                    out.extend_from_slice(adaptive.as_bytes());
+                    out.extend_from_slice(BINDING.as_bytes());
+                    out.push(b'}');
+                } else if effort.is_some_and(|effort| effort != Effort::Minimal) {
+                    out.extend_from_slice(adaptive.as_bytes());
+                    out.push(b'}');
                 }
+                let level = match effort {
+                    Some(Effort::Minimal | Effort::Low) => "low",
+                    Some(Effort::Medium) => "medium",
+                    Some(Effort::High) => "high",
+                    Some(Effort::Xhigh) => "max",
+                    None => return,
+                };
                 out.extend_from_slice(b",\"output_config\":{\"effort\":");
                 json::write(out, level);
                 out.push(b'}');
             }
-            Self::Budget => {
+            (Self::Budget, Some(effort)) => {
                 let share = match effort {
                     Effort::Minimal => return,
                     Effort::Low => max_tokens / 8,
@@ -90,9 +96,20 @@ impl Thinking {
                     out.push(b'}');
                 }
             }
-            Self::Never => {}
+            (Self::Budget, None) | (Self::Never, _) => {}
         }
     }
+}
+
+/// Reads the version of a Claude from its name, in any of the forms that gateways write.
+pub(super) fn version(model: &str) -> Option<(u8, u8)> {
+    let model = model.to_ascii_lowercase();
+    let (_, name) = model.split_once("claude")?;
+    let mut parts = name.split(['-', '.', '@', ':', '/']);
+    // A number of more digits is a date.
+    let number = |part: &str| part.parse().ok().filter(|n| *n < 100_u8);
+    let major = parts.find_map(number)?;
+    Some((major, parts.next().and_then(number).unwrap_or(0)))
 }
 
 /// Tells whether thinking with a budget may be asked for.
@@ -126,23 +143,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_tell_the_version() {
+        for (model, expected) in [
+            ("claude-2.1", Some((2, 1))),
+            ("claude-3-5-haiku-latest", Some((3, 5))),
+            ("claude-sonnet-4-20250514", Some((4, 0))),
+            ("anthropic/claude-opus-4.7", Some((4, 7))),
+            ("us.anthropic.claude-opus-4-5-20251101-v1:0", Some((4, 5))),
+            ("claude-fable-5", Some((5, 0))),
+            ("claude-fable-5-1@20260901", Some((5, 1))),
+            ("claude-mythos-preview", None),
+            ("qwen3:8b", None),
+        ] {
+            assert_eq!(version(model), expected, "{model}");
+        }
+    }
+
+    #[test]
     fn names_tell_how_models_think() {
-        for model in ["claude-sonnet-4-6", "anthropic/claude-opus-4.7", "claude-opus-5-5"] {
-            assert_eq!(Thinking::of(model), Thinking::Adaptive, "{model}");
-        }
-        let budget = [
-            "claude-3-7-sonnet-latest",
-            "claude-sonnet-4-20250514",
-            "claude-opus-4-1",
-            "claude-haiku-4-5-20251001",
-            "anthropic.claude-opus-4-5-v1:0",
-            "qwen3:8b",
-        ];
-        for model in budget {
-            assert_eq!(Thinking::of(model), Thinking::Budget, "{model}");
-        }
-        for model in ["claude-3-5-haiku-latest", "claude-2.1"] {
-            assert_eq!(Thinking::of(model), Thinking::Never, "{model}");
+        for (model, thinking) in [
+            ("claude-3-5-haiku-latest", Thinking::Never),
+            ("claude-3-7-sonnet-latest", Thinking::Budget),
+            ("claude-haiku-4-5-20251001", Thinking::Budget),
+            ("claude-sonnet-4-6", Thinking::Adaptive),
+            ("claude-mythos-preview", Thinking::Adaptive),
+            ("qwen3:8b", Thinking::Budget),
+        ] {
+            assert_eq!(Thinking::of(model), thinking, "{model}");
         }
     }
 
@@ -151,7 +178,9 @@ mod tests {
         for max_tokens in [1, 1_024, 1_025, 2_000, 32_000, u64::MAX] {
             for effort in [Effort::Low, Effort::Medium, Effort::High, Effort::Xhigh] {
                 let mut out = Vec::new();
-                Thinking::Budget.write(&mut out, Ask { effort, max_tokens, takes_budget: true });
+                let effort = Some(effort);
+                let ask = Ask { effort, max_tokens, takes_budget: true, is_bound: false };
+                Thinking::Budget.write(&mut out, ask);
                 let text = String::from_utf8(out).unwrap();
                 let digits: String = text.chars().filter(char::is_ascii_digit).collect();
                 if digits.is_empty() {

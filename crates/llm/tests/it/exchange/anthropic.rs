@@ -42,11 +42,29 @@ async fn the_path_and_the_headers_are_what_the_wire_demands() {
         assert_eq!(response.usage.unwrap().total(), 5);
     }
     for request in server.requests() {
+        assert!(!request.head.contains("anthropic-beta"), "{}", request.head);
         assert!(request.head.starts_with("post /v1/messages http/1.1\r\n"), "{}", request.head);
         for line in ["x-api-key: sk-secret", "anthropic-version: 2023-06-01"] {
             assert!(request.head.contains(line), "{}", request.head);
         }
     }
+}
+
+#[tokio::test]
+async fn a_model_that_binds_its_thinking_is_told_so_beside_what_else_is_asked_for() {
+    let server = Server::start(vec![Answer::sse(&[TEXT, STOP, END].concat())]).await;
+    let mut config = Config::new(server.url(), "claude-opus-5-5");
+    for headers in [Vec::new(), vec![("Anthropic-Beta".to_owned(), "other-2026".to_owned())]] {
+        config.headers = headers;
+        outcome(&Client::new(config.clone(), &Transport::default()).unwrap()).await.unwrap();
+    }
+    let requests = server.requests();
+    let asked = |n: usize| {
+        let line = requests[n].head.lines().find_map(|line| line.strip_prefix("anthropic-beta: "));
+        line.unwrap().to_owned()
+    };
+    assert_eq!(asked(0), "thinking-binding-controls-2026-08-01");
+    assert_eq!(asked(1), "other-2026,thinking-binding-controls-2026-08-01");
 }
 
 #[tokio::test]

@@ -143,6 +143,12 @@ fn an_effort_is_told_as_the_model_takes_it() {
     assert_eq!(sent("claude-opus-4-7", Some(Effort::Minimal)), (Value::Null, level("low")));
     assert_eq!(sent("claude-opus-4-7", Some(Effort::Low)), (adaptive.clone(), level("low")));
     assert_eq!(sent("claude-opus-4-7", Some(Effort::Xhigh)), (adaptive, level("max")));
+    let bound = json!({
+        "type": "adaptive", "display": "summarized",
+        "block_binding": {"prefix_mismatch_behavior": "drop_block"},
+    });
+    assert_eq!(sent("claude-fable-5-1", None), (bound.clone(), Value::Null));
+    assert_eq!(sent("claude-opus-5-5", Some(Effort::Minimal)), (bound, level("low")));
     let budget = |tokens: u64| (json!({"type": "enabled", "budget_tokens": tokens}), Value::Null);
     assert_eq!(sent("claude-sonnet-4-5", Some(Effort::Minimal)), nothing);
     assert_eq!(sent("claude-sonnet-4-5", Some(Effort::Medium)), budget(8_000));
