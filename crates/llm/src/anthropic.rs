@@ -11,8 +11,10 @@
 //! # What is left out
 //!
 //! Nothing may make a history one that the server refuses for good, so texts of nothing but
-//! whitespace are left out, as is thinking that nothing follows. Reasoning and items of another
-//! provider, or of another wire, are left out too. Citations are not kept.
+//! whitespace are left out unless they keep two blocks of thinking apart, as is thinking that
+//! nothing follows. Reasoning and items of another provider, or of another wire, are left out too.
+//! Thinking of another model of the same provider goes back: the server itself drops what a model
+//! cannot read. Citations, and which hosted tool asked for a call, are not kept.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -22,7 +22,7 @@ pub(super) fn message(codec: &Codec, message: &Message) -> Bytes {
     let blocks = match message {
         Message::User(user) => of_user(&user.content),
         Message::Assistant(assistant) => of_assistant(codec, assistant),
-        Message::Results(results) => results.iter().map(Block::of_result).collect(),
+        Message::Results(results) => of_results(results),
     };
     let mut out = Vec::new();
     for block in &blocks {
@@ -145,17 +145,37 @@ fn of_user(parts: &[Part]) -> Vec<Block<'_>> {
 }
 
 fn of_assistant<'a>(codec: &Codec, assistant: &'a AssistantMessage) -> Vec<Block<'a>> {
-    let block = |part: &'a AssistantPart| match part {
+    let is_thinking = |n: Option<usize>| match n.and_then(|n| assistant.content.get(n)) {
+        Some(AssistantPart::Reasoning(reasoning)) => thinking(reasoning, &codec.provider).is_some(),
+        Some(AssistantPart::Text(_) | AssistantPart::ToolCall(_) | AssistantPart::Opaque(_))
+        | None => false,
+    };
+    let block = |(n, part): (usize, &'a AssistantPart)| match part {
+        // Between two blocks of thinking even a space counts: they must not come together.
+        AssistantPart::Text(text)
+            if !text.is_empty() && is_thinking(n.checked_sub(1)) && is_thinking(Some(n + 1)) =>
+        {
+            Some(Block::Text { text: text.into() })
+        }
         AssistantPart::Text(text) => Block::of_text(text),
         AssistantPart::Reasoning(reasoning) => thinking(reasoning, &codec.provider),
         AssistantPart::ToolCall(call) => Some(Block::of_call(call)),
         AssistantPart::Opaque(opaque) => Block::of_opaque(opaque, &codec.provider),
     };
-    let mut blocks: Vec<_> = assistant.content.iter().filter_map(block).collect();
+    let mut blocks: Vec<_> = assistant.content.iter().enumerate().filter_map(block).collect();
     // A message must not end with thinking: an answer that was cut in the middle of it.
     while let Some(Block::Thinking { .. } | Block::RedactedThinking { .. }) = blocks.last() {
         blocks.pop();
     }
+    blocks
+}
+
+/// Encodes results. A failed one takes nothing but text, so its media follow the last result.
+fn of_results(results: &[ToolResult]) -> Vec<Block<'_>> {
+    let mut attached = Vec::new();
+    let mut blocks: Vec<_> =
+        results.iter().map(|result| Block::of_result(result, &mut attached)).collect();
+    blocks.extend(attached);
     blocks
 }
 
@@ -216,8 +236,22 @@ impl<'a> Block<'a> {
         }
     }
 
-    fn of_result(result: &'a ToolResult) -> Self {
-        let mut content: Vec<_> = result.content.iter().filter_map(Self::of_part).collect();
+    fn of_result(result: &'a ToolResult, attached: &mut Vec<Self>) -> Self {
+        let mut content = Vec::new();
+        for block in result.content.iter().filter_map(Self::of_part) {
+            let is_media = matches!(block, Self::Image { .. } | Self::Document { .. });
+            if !(result.is_error && is_media) {
+                content.push(block);
+                continue;
+            }
+            let n = attached.len() / 2 + 1;
+            let (name, call) = (&result.name, &result.call);
+            content.push(Self::Text { text: format!("[attachment {n}, see below]").into() });
+            attached.push(Self::Text {
+                text: format!("[attachment {n}, from {name} ({call})]").into(),
+            });
+            attached.push(block);
+        }
         if content.is_empty() && result.is_error {
             // A failure must say something.
             content.push(Self::Text { text: "Error".into() });

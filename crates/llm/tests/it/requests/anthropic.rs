@@ -238,6 +238,41 @@ fn nothing_is_sent_that_the_server_refuses_for_good() {
 }
 
 #[test]
+fn the_media_of_a_failed_call_follow_the_results() {
+    let results = Message::Results(vec![
+        result("1", vec![Part::Text("no".to_owned()), Part::Image(image())], true),
+        result("2", vec![Part::Image(image())], false),
+    ]);
+    let image = json!({
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"},
+    });
+    let expected = json!([
+        {"type": "tool_result", "tool_use_id": "1", "is_error": true, "content": [
+            {"type": "text", "text": "no"},
+            {"type": "text", "text": "[attachment 1, see below]"},
+        ]},
+        {"type": "tool_result", "tool_use_id": "2", "content": [image]},
+        {"type": "text", "text": "[attachment 1, from read (1)]"},
+        image,
+    ]);
+    assert_eq!(blocks(&results), expected);
+}
+
+#[test]
+fn a_space_between_thinking_stays() {
+    let kinds = |provider: &str| {
+        let signed = || thinking(provider, "hm", r#"{"type":"thinking","signature":"s"}"#);
+        let parts = vec![signed(), text(" "), signed(), text(" "), call("1", "")];
+        let sent = blocks(&assistant(parts));
+        let kind = |block: &Value| block["type"].as_str().unwrap().to_owned();
+        sent.as_array().unwrap().iter().map(kind).collect::<Vec<_>>()
+    };
+    assert_eq!(kinds("mine"), ["thinking", "text", "thinking", "tool_use"]);
+    assert_eq!(kinds("other"), ["tool_use"]);
+}
+
+#[test]
 fn reasoning_and_items_go_back_only_where_they_came_from() {
     let message = |provider: &str, reasoning: &str, item: &str| {
         let item = RawJson::parse(item).unwrap();
@@ -359,7 +394,8 @@ proptest! {
                 prop_assert!(!blocks.is_empty());
                 for block in blocks {
                     let text = block["text"].as_str().unwrap_or("x");
-                    prop_assert!(!text.trim().is_empty());
+                    prop_assert!(!text.is_empty());
+                    prop_assert!(!text.trim().is_empty() || message["role"] == "assistant");
                     let is_marked = block.get("cache_control").is_some();
                     prop_assert!(!is_marked || message["role"] == "user");
                 }
