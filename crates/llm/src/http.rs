@@ -259,7 +259,7 @@ impl Answer {
         }
         body.truncate(ERROR_BODY_LIMIT);
         let mut error = ModelError::from_answer(status.as_u16(), &body);
-        error.retry_after = retry_after;
+        error.retry_after = retry_after.max(error.retry_after);
         if let Some(location) = location.filter(|_| status.is_redirection()) {
             error.message = format!("the address redirects to {location}, which is not followed");
         }

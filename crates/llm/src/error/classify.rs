@@ -4,6 +4,8 @@
 //! provider's own code beats the status where it is the more specific of the two: gateways answer
 //! 401 for an overloaded model behind them, and 429 stands for an empty account as well.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::{ErrorKind, ModelError};
@@ -18,6 +20,9 @@ struct Facts {
     /// Codes and types, the most specific first.
     codes: Vec<String>,
     message: String,
+    retry_after: Option<Duration>,
+    /// Whether what may be used in a day is used up.
+    is_spent: bool,
 }
 
 impl ModelError {
@@ -62,19 +67,24 @@ impl Facts {
 
     /// Adds what one object says; what is known already is not replaced.
     fn add(&mut self, error: &Value) {
+        let mut number = None;
         for key in ["code", "type", "status"] {
             match error.get(key) {
                 Some(Value::String(code)) if !code.is_empty() && code != "error" => {
                     self.codes.push(code.clone());
                 }
-                Some(Value::Number(code)) => self.codes.push(code.to_string()),
+                Some(Value::Number(code)) => number = Some(code.to_string()),
                 _ => {}
             }
         }
+        // A number is the status once more; a name says more.
+        self.codes.extend(number);
         for detail in error.get("details").and_then(Value::as_array).into_iter().flatten() {
             if let Some(Value::String(reason)) = detail.get("reason") {
                 self.codes.insert(0, reason.clone());
             }
+            self.retry_after = self.retry_after.max(retry_delay(detail));
+            self.is_spent |= is_daily(detail);
         }
         if self.message.is_empty() {
             self.message = message_of(error);
@@ -83,18 +93,21 @@ impl Facts {
 
     fn into_error(self) -> ModelError {
         let kind = self.kind();
-        let Self { status, codes, message } = self;
+        let Self { status, codes, message, retry_after, is_spent: _ } = self;
         ModelError {
             kind,
             status,
             code: codes.into_iter().next(),
             message: cut(message, MESSAGE_LIMIT),
-            retry_after: None,
+            retry_after,
             usage: crate::Usage::default(),
         }
     }
 
     fn kind(&self) -> ErrorKind {
+        if self.is_spent {
+            return ErrorKind::Quota;
+        }
         let by_code = self.codes.iter().find_map(|code| kind_of_code(code));
         if let Some(kind) = by_code {
             return kind;
@@ -116,6 +129,21 @@ impl Facts {
                 .unwrap_or(ErrorKind::Overloaded),
         }
     }
+}
+
+/// Reads how long Google asks to wait: a `RetryInfo` with a delay such as `36.5s`.
+fn retry_delay(detail: &Value) -> Option<Duration> {
+    let seconds = detail.get("retryDelay")?.as_str()?.strip_suffix('s')?.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// Tells whether a detail of Google's names a quota of a day, for which no wait within a run is
+/// long enough, whatever delay stands beside it.
+fn is_daily(detail: &Value) -> bool {
+    let violations = detail.get("violations").and_then(Value::as_array).into_iter().flatten();
+    let quotas = violations.filter_map(|violation| violation.get("quotaId"));
+    let limit = detail.get("metadata").and_then(|metadata| metadata.get("quota_limit"));
+    quotas.chain(limit).filter_map(Value::as_str).any(|quota| quota.contains("PerDay"))
 }
 
 /// Reads codes and types that mean one thing whatever the status is.
@@ -357,6 +385,29 @@ mod tests {
         ] {
             assert_eq!(answer(400, body).2, "no", "{body}");
         }
+    }
+
+    #[test]
+    fn google_says_how_long_to_wait_and_which_quota_is_used_up() {
+        let body = |quota: &str| {
+            serde_json::json!([{"error": {
+                "code": 429, "status": "RESOURCE_EXHAUSTED", "message": "m",
+                "details": [
+                    {"@type": "type.googleapis.com/google.rpc.QuotaFailure",
+                     "violations": [{"quotaId": quota}]},
+                    {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "36.5s"},
+                ],
+            }}])
+        };
+        let minute = body("GenerateRequestsPerMinutePerProjectPerModel-FreeTier");
+        let error = ModelError::from_answer(429, minute.to_string().as_bytes());
+        assert_eq!(error.kind, ErrorKind::RateLimited);
+        assert_eq!(error.code.as_deref(), Some("RESOURCE_EXHAUSTED"));
+        assert_eq!(error.retry_after, Some(Duration::from_millis(36_500)));
+        let day = body("GenerateRequestsPerDayPerProjectPerModel-FreeTier");
+        let error = ModelError::from_error_field(&day[0]["error"].to_string());
+        assert_eq!((error.kind, error.status), (ErrorKind::Quota, Some(429)));
+        assert_eq!(retry_delay(&serde_json::json!({"retryDelay": "soon"})), None);
     }
 
     #[test]
