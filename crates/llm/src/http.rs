@@ -202,6 +202,11 @@ impl Endpoint {
         headers.iter().try_for_each(|(name, value)| self.header(name, value, true))
     }
 
+    /// Adds a pair to the query of the address.
+    pub(crate) fn query(&mut self, name: &str, value: &str) {
+        self.url.query_pairs_mut().append_pair(name, value);
+    }
+
     pub(crate) fn host(&self) -> &str {
         self.url.host_str().unwrap_or_default()
     }

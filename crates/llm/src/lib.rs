@@ -36,6 +36,7 @@ mod secret;
 
 pub mod anthropic;
 pub mod chat;
+pub mod gemini;
 pub mod http;
 pub mod retry;
 pub mod scripted;
