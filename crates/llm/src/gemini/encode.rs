@@ -1,7 +1,6 @@
 //! Messages and requests into bytes.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -10,7 +9,7 @@ use serde_json::value::RawValue;
 use super::Codec;
 use super::family::Thinking;
 use super::signature::{Signed, pieces};
-use crate::wire::{json, media};
+use crate::wire::{ids, json, media};
 use crate::{
     AssistantMessage, AssistantPart, Media, Message, Opaque, Part, RawJson, Reasoning, ToolCall,
     ToolResult, ToolSpec, UserMessage,
@@ -156,8 +155,13 @@ impl<'a> WirePart<'a> {
     }
 
     fn media(media: &'a Media) -> Self {
-        let blob = Blob { mime_type: &media.media_type, data: &media.data };
-        Self { inline_data: Some(blob), ..Self::default() }
+        match carried_type(media) {
+            Some(mime_type) => {
+                let blob = Blob { mime_type, data: &media.data };
+                Self { inline_data: Some(blob), ..Self::default() }
+            }
+            None => Self::text(unshown(media)),
+        }
     }
 }
 
@@ -166,6 +170,29 @@ impl<'a> WirePart<'a> {
 struct Blob<'a> {
     mime_type: &'a str,
     data: &'a str,
+}
+
+/// Returns the type under which media are sent; `None` if this wire does not carry them. Few types
+/// of text are known by name, but all are taken as plain.
+fn carried_type(media: &Media) -> Option<&str> {
+    match media.media_type.as_str() {
+        "image/jpg" => Some("image/jpeg"),
+        image @ ("image/png" | "image/jpeg" | "image/webp" | "image/heic" | "image/heif") => {
+            Some(image)
+        }
+        "application/json" | "application/xml" => Some("text/plain"),
+        text if text.starts_with("text/") => Some("text/plain"),
+        pdf @ "application/pdf" => Some(pdf),
+        tape if tape.starts_with("audio/") || tape.starts_with("video/") => Some(tape),
+        _ => None,
+    }
+}
+
+/// Tells of what this wire cannot carry: it would be refused with every later request.
+fn unshown(media: &Media) -> String {
+    let Media { media_type, name, .. } = media;
+    let name = name.as_deref().map(|name| format!("{name:?} ")).unwrap_or_default();
+    format!("[a file {name}of type {media_type} cannot be shown]")
 }
 
 /// Encodes what a user says. Empty texts are refused, so they are left out; where nothing else is
@@ -213,17 +240,15 @@ fn args(raw: &str) -> Cow<'_, RawValue> {
     }
 }
 
-/// Returns the name of a called function in characters this wire takes: one that a model made up
-/// would be refused with every later request.
+/// Returns the name of a called function as this wire takes it: one that a model made up would be
+/// refused with every later request.
 fn name(raw: &str) -> Cow<'_, str> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '.' | '-');
+    let is_taken = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '.' | '-');
     let begins = raw.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    if begins && raw.len() <= NAME_LIMIT && raw.chars().all(fits) {
+    if begins && raw.len() <= NAME_LIMIT && raw.chars().all(is_taken) {
         return Cow::Borrowed(raw);
     }
-    let start = if begins { "" } else { "_" };
-    let rest = raw.chars().map(|c| if fits(c) { c } else { '_' });
-    Cow::Owned(start.chars().chain(rest).take(NAME_LIMIT).collect())
+    Cow::Owned(format!("_{}", ids::fitting(raw, NAME_LIMIT - 1)))
 }
 
 /// Encodes what a model said, each signature on the part where it stood.
@@ -349,23 +374,26 @@ fn response<'a>(
     let mut text = String::new();
     let mut parts = Vec::new();
     for part in result.content.iter() {
-        if let Part::Image(media) | Part::Document(media) = part
-            && codec.family.is_third()
-            && fits_a_result(&media.media_type)
-        {
-            parts.push(WirePart::media(media));
-            continue;
-        }
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        match part {
-            Part::Text(more) => text.push_str(more),
-            Part::Stored(stored) => text.push_str(&media::missing(stored)),
-            Part::Image(media) | Part::Document(media) => {
+        let media = match part {
+            Part::Text(more) => {
+                add_line(&mut text, more);
+                continue;
+            }
+            Part::Stored(stored) => {
+                add_line(&mut text, &media::missing(stored));
+                continue;
+            }
+            Part::Image(media) | Part::Document(media) => media,
+        };
+        match carried_type(media) {
+            None => add_line(&mut text, &unshown(media)),
+            Some(mime_type) if codec.family.is_third() && fits_a_result(mime_type) => {
+                parts.push(WirePart::media(media));
+            }
+            Some(_) => {
                 let n = attached.len() / 2 + 1;
                 let what = media.name.as_deref().unwrap_or(&media.media_type);
-                let _ = write!(text, "[attachment {n}: {what}, see below]");
+                add_line(&mut text, &format!("[attachment {n}: {what}, see below]"));
                 let label = format!("[attachment {n}, from {} ({})]", result.name, result.call);
                 attached.push(WirePart::text(label));
                 attached.push(WirePart::media(media));
@@ -374,6 +402,13 @@ fn response<'a>(
     }
     let response = if result.is_error { Outcome::Error(text) } else { Outcome::Output(text) };
     WireResponse { id: result.call.as_str(), name: name(&result.name), response, parts }
+}
+
+fn add_line(text: &mut String, line: &str) {
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(line);
 }
 
 /// Tells whether media of this type may stand within the result of a call.

@@ -2,6 +2,7 @@
 
 use bowline_llm::anthropic;
 use bowline_llm::chat;
+use bowline_llm::gemini;
 use bowline_llm::wire::Codec;
 use bowline_llm::{
     AssistantMessage, AssistantPart, Effort, Message, MessageRef, ModelInfo, Opaque, Part, RawJson,
@@ -94,6 +95,17 @@ fn chat_requests_begin_with_the_one_before() {
     let codec = chat::Codec::new(&info(), chat::Dialect::of("https://api.openai.com/v1"), true);
     let bodies = bodies(&codec, r#"[{"type":"reasoning.text","text":"I look at it first."}]"#);
     assert_eq!(least(&shares(&bodies, "]}")), 1.0);
+}
+
+#[test]
+fn gemini_requests_begin_with_the_one_before() {
+    for model in ["gemini-2.5-flash", "gemini-3.1-pro-preview"] {
+        let info = ModelInfo { model: model.to_owned(), ..info() };
+        let codec = gemini::Codec::new(&info, true);
+        let bodies = bodies(&codec, r#"{"thoughtSignature":"c2lnbmF0dXJl","text":[0,19]}"#);
+        assert!(bodies[TURNS - 1].contains("c2lnbmF0dXJl"));
+        assert_eq!(least(&shares(&bodies, "]}")), 1.0);
+    }
 }
 
 #[test]

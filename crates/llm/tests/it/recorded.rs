@@ -16,6 +16,7 @@ use crate::loopback::{Answer, End, Server};
 
 pub(crate) mod anthropic;
 pub(crate) mod chat;
+pub(crate) mod gemini;
 
 /// A wire whose recorded exchanges are run.
 pub(crate) trait Wire {

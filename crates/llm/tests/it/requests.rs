@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::recorded::{self, chat::Chat};
 
 mod anthropic;
+mod gemini;
 
 fn info() -> ModelInfo {
     ModelInfo { provider: "mine".to_owned(), model: "m".to_owned(), ..ModelInfo::default() }
