@@ -180,7 +180,8 @@ impl wire::Codec for Codec {
             body.extend_from_slice(b"}],");
         }
         let limit = request.max_output_tokens.or(self.max_output_tokens);
-        encode::write_generation(&mut body, limit, self.family.thinking(request.effort));
+        let thinking = self.family.thinking(request.effort, limit);
+        encode::write_generation(&mut body, limit, thinking);
         body.extend_from_slice(b"\"contents\":[");
         let contents: Vec<(&str, Bytes)> = request
             .messages

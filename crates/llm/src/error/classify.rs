@@ -212,6 +212,8 @@ fn kind_of_status(status: u16) -> ErrorKind {
         429 => ErrorKind::RateLimited,
         // 409 is a lock that somebody else holds, 425 a request that came too early.
         409 | 425 => ErrorKind::Overloaded,
+        // Google cancels what takes it too long; had we cancelled, nobody would read this.
+        499 => ErrorKind::Overloaded,
         451 => ErrorKind::Refused,
         // What a server has not implemented it will not have implemented a second later.
         501 | 505 => ErrorKind::InvalidRequest,
@@ -317,6 +319,7 @@ mod tests {
             (413, ErrorKind::InvalidRequest),
             (422, ErrorKind::InvalidRequest),
             (425, ErrorKind::Overloaded),
+            (499, ErrorKind::Overloaded),
             (429, ErrorKind::RateLimited),
             (500, ErrorKind::Overloaded),
             (501, ErrorKind::InvalidRequest),

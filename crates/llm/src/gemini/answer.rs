@@ -98,7 +98,8 @@ impl<'a> Part<'a> {
     pub(super) fn read(raw: &'a RawValue) -> Result<Self, serde_json::Error> {
         let Fields { text, thought, thought_signature, function_call } =
             serde_json::from_str(raw.get())?;
-        let signature = thought_signature.filter(|raw| !matches!(raw.get(), "null" | "\"\""));
+        let signature =
+            thought_signature.filter(|raw| raw.get().starts_with('"') && raw.get() != "\"\"");
         let is_thought = thought.unwrap_or(false);
         if let Some(call) = function_call {
             return Ok(Self::Call { call, signature });

@@ -79,10 +79,11 @@ impl Family {
         }
     }
 
-    /// Returns how the model is to think; `None` leaves it all to the provider.
+    /// Returns how the model is to think in an answer of at most `limit` tokens; `None` leaves it
+    /// all to the provider.
     ///
     /// Models that think anyway are asked to show it: otherwise nothing comes while they do.
-    pub(super) fn thinking(self, effort: Option<Effort>) -> Option<Thinking> {
+    pub(super) fn thinking(self, effort: Option<Effort>, limit: Option<u64>) -> Option<Thinking> {
         let shown = Thinking { include_thoughts: true, ..Thinking::default() };
         match (self, effort) {
             (Self::Unthinking, _) | (Self::Unknown, None) => None,
@@ -95,6 +96,9 @@ impl Family {
                     Effort::High => 24_576,
                     Effort::Xhigh => most,
                 };
+                // Thoughts count as a part of the answer, and must leave room for the rest of it.
+                let room = limit.and_then(|limit| u32::try_from(limit / 2).ok());
+                let budget = budget.min(room.unwrap_or(u32::MAX)).max(least);
                 // A model that does not think refuses to show its thoughts.
                 let include_thoughts = budget > 0;
                 Some(Thinking { include_thoughts, thinking_budget: Some(budget), ..shown })
@@ -108,7 +112,7 @@ impl Family {
                 });
                 Some(Thinking { thinking_level, ..shown })
             }
-            (Self::Unknown, effort) => Self::LATEST.thinking(effort),
+            (Self::Unknown, effort) => Self::LATEST.thinking(effort, limit),
         }
     }
 }
@@ -128,7 +132,7 @@ mod tests {
     use super::*;
 
     fn thinking(model: &str, effort: Option<Effort>) -> Value {
-        serde_json::to_value(Family::of(model).thinking(effort)).unwrap()
+        serde_json::to_value(Family::of(model).thinking(effort, None)).unwrap()
     }
 
     #[test]
@@ -145,6 +149,16 @@ mod tests {
         );
         let none = json!({"thinkingBudget": 0});
         assert_eq!(thinking("gemini-2.5-flash", Some(Effort::Minimal)), none);
+    }
+
+    #[test]
+    fn a_budget_leaves_room_for_the_answer() {
+        let budget = |model, limit| {
+            Family::of(model).thinking(Some(Effort::High), Some(limit)).unwrap().thinking_budget
+        };
+        assert_eq!(budget("gemini-2.5-pro", 8_192), Some(4_096));
+        assert_eq!(budget("gemini-2.5-pro", 65_536), Some(24_576));
+        assert_eq!(budget("gemini-2.5-pro", 10), Some(128));
     }
 
     #[test]

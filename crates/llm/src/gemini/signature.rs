@@ -25,7 +25,10 @@ pub(super) struct Signed<'a> {
 impl<'a> Signed<'a> {
     /// Reads an item if it is a signature of `provider`.
     pub(super) fn read(item: &'a Opaque, provider: &str) -> Option<Self> {
-        if item.provider == provider { item.item.read().ok() } else { None }
+        // A struct can be read from an array too, which another wire may have made.
+        let is_ours = item.provider == provider && item.item.as_str().starts_with('{');
+        let signed: Self = if is_ours { item.item.read().ok()? } else { return None };
+        signed.signature.get().starts_with('"').then_some(signed)
     }
 
     /// Makes the item that keeps the signature.
