@@ -16,6 +16,8 @@ pub(super) enum Family {
         least: u32,
         /// The most tokens it takes.
         most: u32,
+        /// Whether it thinks without being asked to.
+        thinks: bool,
     },
     /// Gemini 3 and later, which takes a level, sees media in the results of calls, and refuses
     /// calls of its own that come back without a signature.
@@ -60,8 +62,8 @@ impl Family {
         let is_lite = rest.contains("-lite");
         match (major, minor) {
             (..=1, _) | (2, ..=4) => Self::Unthinking,
-            (2, _) if is_pro => Self::Budget { least: 128, most: 32_768 },
-            (2, _) => Self::Budget { least: 0, most: 24_576 },
+            (2, _) if is_pro => Self::Budget { least: 128, most: 32_768, thinks: true },
+            (2, _) => Self::Budget { least: 0, most: 24_576, thinks: !is_lite },
             (3, 0) if is_pro => Self::Level { has_minimal: false, has_medium: false },
             (3, 0) => Self::Level { has_minimal: true, has_medium: true },
             (3, 1) => Self::Level { has_minimal: is_lite, has_medium: true },
@@ -86,9 +88,11 @@ impl Family {
     pub(super) fn thinking(self, effort: Option<Effort>, limit: Option<u64>) -> Option<Thinking> {
         let shown = Thinking { include_thoughts: true, ..Thinking::default() };
         match (self, effort) {
-            (Self::Unthinking, _) | (Self::Unknown, None) => None,
+            (Self::Unthinking, _) | (Self::Unknown | Self::Budget { thinks: false, .. }, None) => {
+                None
+            }
             (Self::Budget { .. } | Self::Level { .. }, None) => Some(shown),
-            (Self::Budget { least, most }, Some(effort)) => {
+            (Self::Budget { least, most, thinks: _ }, Some(effort)) => {
                 let budget = match effort {
                     Effort::Minimal => least,
                     Effort::Low => 1_024,
@@ -183,6 +187,7 @@ mod tests {
         for model in ["gemini-2.5-pro", "gemini-3-flash-preview", "gemini-pro-latest"] {
             assert_eq!(thinking(model, None), json!({"includeThoughts": true}), "{model}");
         }
+        assert_eq!(thinking("gemini-2.5-flash-lite", None), Value::Null);
     }
 
     #[test]
