@@ -67,8 +67,7 @@ impl Engine {
                     }
                 };
                 let mut next = Some((request, listener));
-                while let Some((request, listener)) = next.take().or_else(|| requests.recv().ok())
-                {
+                while let Some((request, listener)) = next.take().or_else(|| requests.recv().ok()) {
                     match talk.reply(&mut mind, &request, &listener) {
                         Ok(()) | Err(Halt::Unheard) => {}
                         Err(Halt::Failed(error)) => listener.fail(error),

@@ -25,9 +25,8 @@ impl Header {
     /// If the file is not there, or is no GGUF.
     pub fn read(path: &Path) -> Result<Self, ModelError> {
         backend()?;
-        let wrong = |kind, what: String| {
-            ModelError::new(kind, format!("{}: {what}", path.display()))
-        };
+        let wrong =
+            |kind, what: String| ModelError::new(kind, format!("{}: {what}", path.display()));
         let metadata = std::fs::metadata(path)
             .map_err(|error| wrong(ErrorKind::NotFound, error.to_string()))?;
         let file = Some(path)

@@ -58,10 +58,8 @@ impl Talk for Lines {
     ) -> Result<(), Halt> {
         mind.usage = Usage::default();
         let offered = request.tools.specs();
-        let offered: Vec<&Form> = FORMS
-            .iter()
-            .filter(|form| offered.iter().any(|spec| spec.name == form.tool))
-            .collect();
+        let offered: Vec<&Form> =
+            FORMS.iter().filter(|form| offered.iter().any(|spec| spec.name == form.tool)).collect();
         let examples = examples::text(&offered);
         let mut dialogue = Dialogue::of(&request.messages);
         let prompt = loop {
@@ -79,7 +77,10 @@ impl Talk for Lines {
         let possible: Vec<&Form> = offered
             .iter()
             .copied()
-            .filter(|form| copied.can_fill(form) && !last.failed.iter().any(|failed| failed == form.tool))
+            .filter(|form| {
+                copied.suggests(form, !last.failed.is_empty())
+                    && !last.failed.iter().any(|failed| failed == form.tool)
+            })
             .collect();
         let message = if last.has_result || last.calls >= CALLS || possible.is_empty() {
             let most = request.max_output_tokens.map_or(MOST, |most| most as usize).min(MOST);
@@ -122,8 +123,8 @@ impl Lines {
         let prompt = format!("{prompt}Answer:");
         read(mind, &prompt, listener)?;
         // A tiny model likes to say things again and again; copying from the request it must be able to.
-        let dry = LlamaSampler::dry(mind.model, 0.8, 1.75, 4, -1, ["\n"]);
-        let grammar = grammar::sampler(mind.model, "root ::= \" \" [^\\n]+ \"\\n\"\n")?;
+        let dry = LlamaSampler::dry(mind.model, 0.8, 1.75, 8, -1, ["\n"]);
+        let grammar = grammar::sampler(mind.model, "root ::= \" \" [^\\n]* [^\\n:] \"\\n\"\n")?;
         let mut sampler = LlamaSampler::chain_simple([grammar, dry, LlamaSampler::greedy()]);
         let mut text = Text::default();
         let mut has_begun = false;
@@ -232,4 +233,3 @@ fn read(mind: &mut Mind<'_>, prompt: &str, listener: &Listener) -> Result<(), Ha
     mind.usage.cache_read = Some(kept as u64);
     Ok(())
 }
-

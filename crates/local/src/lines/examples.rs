@@ -34,7 +34,7 @@ const EXAMPLES: [Example; 11] = [
         "Which files are here?",
         ("list", &["."]),
         "app.js, docs/, plan.txt",
-        "There are app.js, docs/ and plan.txt.",
+        "The files are app.js, docs/, plan.txt",
     ),
     example(
         "Create a file fruit.txt with the text apples and pears",
@@ -51,14 +51,14 @@ const EXAMPLES: [Example; 11] = [
     example(
         "Which file mentions banana?",
         ("grep", &["banana"]),
-        "shop/list.txt:3: banana bread",
-        "shop/list.txt mentions banana.",
+        "shop/list.txt line 3: banana bread",
+        "shop/list.txt line 3: banana bread",
     ),
     example(
         "List the docs folder.",
         ("list", &["docs"]),
         "guide.md, intro.md",
-        "The docs folder has guide.md and intro.md.",
+        "The docs folder has guide.md, intro.md",
     ),
     example(
         "When does the train leave? It is in trip.md.",
@@ -76,13 +76,13 @@ const EXAMPLES: [Example; 11] = [
         "What files does this directory contain?",
         ("list", &["."]),
         "LICENSE, Makefile, lib/",
-        "This directory contains LICENSE, Makefile and lib/.",
+        "This directory contains LICENSE, Makefile, lib/",
     ),
     example(
         "Where is parse_date defined?",
         ("grep", &["parse_date"]),
-        "lib/date.py:12: def parse_date(text):",
-        "parse_date is defined in lib/date.py, line 12.",
+        "lib/date.py line 12: def parse_date(text):",
+        "lib/date.py line 12: def parse_date(text):",
     ),
     example(
         "Read song.txt and tell me the second line.",
@@ -100,10 +100,7 @@ pub(super) fn text(offered: &[&Form]) -> String {
         let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
         let call = form.call(&arguments);
         // Writing to a string cannot fail.
-        let _ = write!(
-            out,
-            "User: {user}\nCall: {call}\nResult: {result}\nAnswer: {answer}\n\n"
-        );
+        let _ = write!(out, "User: {user}\nCall: {call}\nResult: {result}\nAnswer: {answer}\n\n");
     }
     out
 }

@@ -45,7 +45,8 @@ impl Renderer {
         let mut environment = Environment::new();
         let syntax = syntax.map_err(wrong)?;
         environment.set_syntax(syntax);
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment
+            .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
             Err(Error::new(minijinja::ErrorKind::InvalidOperation, message))
         });
@@ -189,7 +190,8 @@ fn pieces(text: &str) -> Vec<Piece> {
         rest = after;
     }
     pieces.push(Piece::Own(rest.replace(END, "")));
-    pieces.retain(|piece| !matches!(piece, Piece::Own(text) | Piece::Said(text) if text.is_empty()));
+    pieces
+        .retain(|piece| !matches!(piece, Piece::Own(text) | Piece::Said(text) if text.is_empty()));
     pieces
 }
 
