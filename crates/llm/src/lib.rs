@@ -38,6 +38,7 @@ pub mod anthropic;
 pub mod chat;
 pub mod gemini;
 pub mod http;
+pub mod responses;
 pub mod retry;
 pub mod scripted;
 pub mod sse;

@@ -11,6 +11,8 @@ mod recorded;
 #[cfg(test)]
 mod requests;
 #[cfg(test)]
+mod responses;
+#[cfg(test)]
 mod retry;
 #[cfg(test)]
 mod scripted;

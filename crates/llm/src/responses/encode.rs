@@ -1,0 +1,452 @@
+//! Messages and requests into bytes.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use super::Codec;
+use super::item::{Fields, Kept, Replay, fill_call, fill_message, slots};
+use crate::chat::SystemRole;
+use crate::wire::json::{arguments, write};
+use crate::wire::media::{DataUri, missing};
+use crate::{
+    AssistantMessage, AssistantPart, CallId, Message, Opaque, Part, RawJson, ToolCall, ToolResult,
+    ToolSpec, UserMessage,
+};
+
+/// How long the id of a call may be.
+const ID_LIMIT: usize = 64;
+
+/// How long the name of a tool may be.
+const NAME_LIMIT: usize = 64;
+
+/// Encodes one message as zero or more items of the `input` array, joined by commas.
+pub(super) fn message(codec: &Codec, message: &Message) -> Bytes {
+    let mut out = Vec::new();
+    match message {
+        Message::User(user) => write(&mut out, &WirePrompt::of(user)),
+        Message::Assistant(assistant) => write_assistant(codec, &mut out, assistant),
+        Message::Results(results) if codec.dialect.results_hold_media => {
+            for result in results {
+                next(&mut out);
+                write(&mut out, &WireResult::of(result, Output::of(result)));
+            }
+        }
+        Message::Results(results) => write_plain_results(&mut out, results),
+    }
+    out.into()
+}
+
+/// Encodes the `tools` array.
+pub(super) fn tools(specs: &[ToolSpec]) -> Bytes {
+    let tools: Vec<_> = specs.iter().map(WireTool::of).collect();
+    let mut out = Vec::new();
+    write(&mut out, &tools);
+    out.into()
+}
+
+/// Appends the message that carries the system text.
+pub(super) fn write_system(out: &mut Vec<u8>, role: SystemRole, text: &str) {
+    let role = match role {
+        SystemRole::System => "system",
+        SystemRole::Developer => "developer",
+    };
+    write(out, &WirePrompt { r#type: "message", role, content: vec![WirePart::text(text)] });
+}
+
+fn next(out: &mut Vec<u8>) {
+    if !out.is_empty() {
+        out.push(b',');
+    }
+}
+
+#[derive(Serialize)]
+struct WirePrompt<'a> {
+    r#type: &'static str,
+    role: &'static str,
+    content: Vec<WirePart<'a>>,
+}
+
+impl<'a> WirePrompt<'a> {
+    fn of(user: &'a UserMessage) -> Self {
+        let mut content: Vec<_> = user.content.iter().map(WirePart::of).collect();
+        if content.is_empty() {
+            content.push(WirePart::text(""));
+        }
+        Self { r#type: "message", role: "user", content }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type")]
+enum WirePart<'a> {
+    #[serde(rename = "input_text")]
+    Text { text: Cow<'a, str> },
+    #[serde(rename = "input_image")]
+    Image { image_url: DataUri<'a>, detail: &'static str },
+    #[serde(rename = "input_file")]
+    File { filename: &'a str, file_data: DataUri<'a> },
+}
+
+impl<'a> WirePart<'a> {
+    fn of(part: &'a Part) -> Self {
+        match part {
+            Part::Text(text) => Self::text(text),
+            // Strict servers want the detail to be named.
+            Part::Image(media) => Self::Image { image_url: DataUri(media), detail: "auto" },
+            Part::Document(media) => {
+                let filename = media.name.as_deref().unwrap_or("document");
+                Self::File { filename, file_data: DataUri(media) }
+            }
+            Part::Stored(stored) => Self::text(missing(stored)),
+        }
+    }
+
+    fn text(text: impl Into<Cow<'a, str>>) -> Self {
+        Self::Text { text: text.into() }
+    }
+}
+
+/// Writes the items of a reply in their order.
+///
+/// Reasoning goes back only to who made it, and so do the ids of items: a server that knows the
+/// id of a message looks for the reasoning before it. So if any reasoning of the reply cannot go
+/// back, the ids and the items that live by them stay away too. Reasoning with nothing after it is
+/// left out: it is refused without the item it led to.
+fn write_assistant(codec: &Codec, out: &mut Vec<u8>, assistant: &AssistantMessage) {
+    let mut reply = Reply::of(codec, assistant);
+    let mut rest = assistant.content.as_slice();
+    while let Some((part, after)) = rest.split_first() {
+        rest = after;
+        match part {
+            AssistantPart::Text(text) => reply.plain_text(text),
+            AssistantPart::ToolCall(call) => reply.plain_call(call),
+            AssistantPart::Reasoning(reasoning) => {
+                if let Some(payload) = &reasoning.payload {
+                    reply.reasoning(payload);
+                }
+            }
+            AssistantPart::Opaque(opaque) if *opaque.provider != *codec.provider => {}
+            AssistantPart::Opaque(opaque) => match Kept::read(&opaque.item) {
+                Kept::Message(mut frame) => {
+                    let (texts, after) = texts(rest, slots(&frame));
+                    rest = after;
+                    reply.strip(&mut frame);
+                    reply.message(frame, &texts);
+                }
+                Kept::Call(mut frame) => {
+                    if let Some((AssistantPart::ToolCall(call), after)) = rest.split_first() {
+                        rest = after;
+                        reply.strip(&mut frame);
+                        reply.call(frame, call);
+                    }
+                }
+                Kept::Whole => reply.whole(&opaque.item),
+                Kept::Foreign => {}
+            },
+        }
+    }
+    reply.write(out);
+}
+
+/// Takes up to `n` texts from the start of some parts.
+fn texts(mut parts: &[AssistantPart], n: usize) -> (Vec<&str>, &[AssistantPart]) {
+    let mut texts = Vec::with_capacity(n);
+    while let [AssistantPart::Text(text), after @ ..] = parts
+        && texts.len() < n
+    {
+        texts.push(text.as_str());
+        parts = after;
+    }
+    (texts, parts)
+}
+
+/// The items that a reply becomes.
+struct Reply<'a> {
+    codec: &'a Codec,
+    items: Vec<Item<'a>>,
+    /// Whether the reply goes back as it came, ids included.
+    is_intact: bool,
+    /// Where made ids begin: texts alone repeat within a conversation.
+    seed: u64,
+}
+
+enum Item<'a> {
+    Reasoning(&'a RawJson),
+    Kept(&'a RawJson),
+    Made(Vec<u8>),
+}
+
+impl<'a> Reply<'a> {
+    fn of(codec: &'a Codec, assistant: &'a AssistantMessage) -> Self {
+        let mut is_intact = true;
+        let mut seed = SEED;
+        for part in &assistant.content {
+            match part {
+                AssistantPart::Text(text) => seed = mix(seed, text),
+                AssistantPart::ToolCall(call) => seed = mix(seed, call.id.as_str()),
+                AssistantPart::Reasoning(reasoning) => {
+                    is_intact &= match &reasoning.payload {
+                        Some(payload) if *payload.provider == *codec.provider => {
+                            match Replay::of(&payload.item) {
+                                Replay::Nothing => false,
+                                Replay::Plain => codec.dialect.replays_plain_reasoning,
+                                Replay::Encrypted | Replay::Foreign => true,
+                            }
+                        }
+                        Some(_) | None => true,
+                    };
+                }
+                AssistantPart::Opaque(_) => {}
+            }
+        }
+        Self { codec, items: Vec::new(), is_intact, seed }
+    }
+
+    fn reasoning(&mut self, payload: &'a Opaque) {
+        let is_ours = *payload.provider == *self.codec.provider;
+        let goes_back = is_ours
+            && match Replay::of(&payload.item) {
+                Replay::Encrypted => true,
+                Replay::Plain => self.codec.dialect.replays_plain_reasoning,
+                Replay::Nothing | Replay::Foreign => false,
+            };
+        if goes_back {
+            self.items.push(Item::Reasoning(&payload.item));
+        }
+    }
+
+    fn whole(&mut self, item: &'a RawJson) {
+        if self.is_intact {
+            self.items.push(Item::Kept(item));
+        }
+    }
+
+    /// Takes the id off a frame that must go without.
+    fn strip(&self, frame: &mut Fields) {
+        if !self.is_intact {
+            frame.remove("id");
+        }
+    }
+
+    fn message(&mut self, mut frame: Fields, texts: &[&str]) {
+        if texts.iter().all(|text| text.is_empty()) {
+            return;
+        }
+        if self.codec.dialect.needs_message_ids && !frame.contains_key("id") {
+            frame.insert("id".to_owned(), self.made_id().into());
+        }
+        self.made(&fill_message(frame, texts));
+    }
+
+    fn plain_text(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        let id = self.codec.dialect.needs_message_ids.then(|| self.made_id());
+        let content = [WireText { r#type: "output_text", text, annotations: [] }];
+        let status = id.is_some().then_some("completed");
+        self.made(&WireMessage { r#type: "message", role: "assistant", id, status, content });
+    }
+
+    fn call(&mut self, frame: Fields, call: &ToolCall) {
+        let (id, name, arguments) =
+            (call_id(&call.id), name(&call.name), arguments(&call.arguments));
+        self.made(&fill_call(frame, [&id, &name, &arguments]));
+    }
+
+    fn plain_call(&mut self, call: &ToolCall) {
+        self.made(&WireCall {
+            r#type: "function_call",
+            call_id: call_id(&call.id),
+            name: name(&call.name),
+            arguments: arguments(&call.arguments),
+        });
+    }
+
+    fn made(&mut self, item: &impl Serialize) {
+        let mut bytes = Vec::new();
+        write(&mut bytes, item);
+        self.items.push(Item::Made(bytes));
+    }
+
+    fn made_id(&self) -> String {
+        format!("msg_{:016x}", mix(self.seed, &self.items.len().to_string()))
+    }
+
+    fn write(mut self, out: &mut Vec<u8>) {
+        while let Some(Item::Reasoning(_)) = self.items.last() {
+            self.items.pop();
+        }
+        for item in &self.items {
+            next(out);
+            match item {
+                Item::Reasoning(item) | Item::Kept(item) => {
+                    out.extend_from_slice(item.as_str().as_bytes());
+                }
+                Item::Made(bytes) => out.extend_from_slice(bytes),
+            }
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct WireMessage<'a> {
+    r#type: &'static str,
+    role: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<&'static str>,
+    content: [WireText<'a>; 1],
+}
+
+#[derive(Serialize)]
+struct WireText<'a> {
+    r#type: &'static str,
+    text: &'a str,
+    annotations: [(); 0],
+}
+
+#[derive(Serialize)]
+struct WireCall<'a> {
+    r#type: &'static str,
+    call_id: Cow<'a, str>,
+    name: Cow<'a, str>,
+    arguments: Cow<'a, str>,
+}
+
+/// Returns the id of a call as this wire takes it: another provider's may be too long or hold other
+/// characters. The same id always becomes the same, so calls and results still find each other.
+fn call_id(id: &CallId) -> Cow<'_, str> {
+    let id = id.as_str();
+    let is_fine = (1..=ID_LIMIT).contains(&id.len())
+        && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':'));
+    if is_fine { Cow::Borrowed(id) } else { Cow::Owned(format!("call_{:016x}", mix(SEED, id))) }
+}
+
+/// Returns the name of a tool as this wire takes it: a model may have called one that never was.
+fn name(name: &str) -> Cow<'_, str> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if (1..=NAME_LIMIT).contains(&name.len()) && name.chars().all(is_allowed) {
+        return Cow::Borrowed(name);
+    }
+    let made: String =
+        name.chars().map(|c| if is_allowed(c) { c } else { '_' }).take(NAME_LIMIT).collect();
+    Cow::Owned(if made.is_empty() { "unknown".to_owned() } else { made })
+}
+
+const SEED: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// FNV-1a, which gives the same on every machine and in every version: what is sent again must not
+/// change.
+fn mix(seed: u64, text: &str) -> u64 {
+    // The end of a text counts, so that texts cannot run into each other.
+    text.bytes()
+        .chain([0xff])
+        .fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[derive(Serialize)]
+struct WireTool<'a> {
+    r#type: &'static str,
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a RawJson,
+    strict: bool,
+}
+
+impl<'a> WireTool<'a> {
+    fn of(spec: &'a ToolSpec) -> Self {
+        Self {
+            r#type: "function",
+            name: &spec.name,
+            description: &spec.description,
+            parameters: &spec.schema,
+            // Absent means true, which refuses schemas with optional properties.
+            strict: false,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct WireResult<'a> {
+    r#type: &'static str,
+    call_id: Cow<'a, str>,
+    output: Output<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Output<'a> {
+    Text(String),
+    Parts(Vec<WirePart<'a>>),
+}
+
+impl<'a> WireResult<'a> {
+    fn of(result: &'a ToolResult, output: Output<'a>) -> Self {
+        Self { r#type: "function_call_output", call_id: call_id(&result.call), output }
+    }
+}
+
+impl<'a> Output<'a> {
+    /// Returns a text where there is nothing else, and otherwise a list of parts.
+    fn of(result: &'a ToolResult) -> Self {
+        let mut attached = Vec::new();
+        let text = result_text(result, &mut attached);
+        if attached.is_empty() {
+            return Self::Text(text);
+        }
+        let mut parts: Vec<_> = result.content.iter().map(WirePart::of).collect();
+        if result.is_error {
+            parts.insert(0, WirePart::text("Error:"));
+        }
+        Self::Parts(parts)
+    }
+}
+
+/// Writes results as texts, for servers that take nothing else there: images and documents follow
+/// in one user message.
+fn write_plain_results(out: &mut Vec<u8>, results: &[ToolResult]) {
+    let mut attached = Vec::new();
+    for result in results {
+        next(out);
+        let text = result_text(result, &mut attached);
+        write(out, &WireResult::of(result, Output::Text(text)));
+    }
+    if !attached.is_empty() {
+        next(out);
+        write(out, &WirePrompt { r#type: "message", role: "user", content: attached });
+    }
+}
+
+/// Returns what the model reads, with media moved to `attached`.
+///
+/// This wire has no flag for a failure, so the text of a failed result begins with `Error`.
+fn result_text<'a>(result: &'a ToolResult, attached: &mut Vec<WirePart<'a>>) -> String {
+    let mut text = String::new();
+    for part in result.content.iter() {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        match part {
+            Part::Text(more) => text.push_str(more),
+            Part::Stored(stored) => text.push_str(&missing(stored)),
+            Part::Image(media) | Part::Document(media) => {
+                let n = attached.len() / 2 + 1;
+                let what = media.name.as_deref().unwrap_or(&media.media_type);
+                let _ = write!(text, "[attachment {n}: {what}, see the next user message]");
+                let from = format!("[attachment {n}, from {} ({})]", result.name, result.call);
+                attached.push(WirePart::text(from));
+                attached.push(WirePart::of(part));
+            }
+        }
+    }
+    let says_so = text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("error"));
+    if result.is_error && !says_so {
+        text.insert_str(0, "Error: ");
+    }
+    text
+}

@@ -1,0 +1,1 @@
+//! What Responses requests look like.
