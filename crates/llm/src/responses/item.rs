@@ -165,7 +165,8 @@ impl Kept {
             "message" => Self::Message(fields),
             "function_call" => Self::Call(fields),
             // All items of this wire have an id; Anthropic's uses of its own tools have one too.
-            kind if kind.is_empty() || kind.ends_with("tool_use") => Self::Foreign,
+            // Reasoning never stands here: its part says what of it goes back.
+            kind if kind.ends_with("tool_use") || matches!(kind, "" | "reasoning") => Self::Foreign,
             _ if fields.get("id").is_some_and(Value::is_string) => Self::Whole,
             _ => Self::Foreign,
         }

@@ -3,7 +3,7 @@
 use bowline_llm::http::Transport;
 use bowline_llm::responses::{Client, Codec, Config, Dialect};
 use bowline_llm::wire::{Codec as _, Decode};
-use bowline_llm::{AssistantPart, Message, ModelInfo, Response, StopReason};
+use bowline_llm::{AssistantMessage, AssistantPart, Message, ModelInfo, Response, StopReason};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -89,12 +89,12 @@ impl Wire for Responses {
 
 recorded_tests!(Responses);
 
-fn sent(codec: &Codec, message: Message) -> String {
-    String::from_utf8(codec.encode(&message).to_vec()).unwrap()
+fn sent(codec: &Codec, message: AssistantMessage) -> String {
+    String::from_utf8(codec.encode(&Message::Assistant(message.into())).to_vec()).unwrap()
 }
 
 fn replay(codec: &Codec, case: &Case) -> String {
-    sent(codec, Message::Assistant(answer(&Responses::codec(), case).message.into()))
+    sent(codec, answer(&Responses::codec(), case).message)
 }
 
 /// Returns the items of a recorded answer: those of the final response, or else those of the
@@ -177,7 +177,7 @@ fn recorded_histories_are_written_again_as_they_were() {
             let whole = json!({"status": "completed", "output": [item, end]});
             let decoder = Responses::codec().decoder(1);
             let message = decoder.document(whole.to_string().as_bytes()).unwrap().message;
-            let replayed = sent(&Responses::codec(), Message::Assistant(message.into()));
+            let replayed = sent(&Responses::codec(), message);
             let replayed: Value = serde_json::from_str(&format!("[{replayed}]")).unwrap();
             let mut expected = item.clone();
             if item["type"] == "function_call" && item.get("id").is_some() {
