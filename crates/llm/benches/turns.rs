@@ -15,7 +15,7 @@ use bowline_llm::http::Transport;
 use bowline_llm::wire::{Codec, Decode as _};
 use bowline_llm::{
     AssistantMessage, AssistantPart, Message, MessageRef, Model, ModelInfo, Part, Request,
-    StreamEvent, ToolBlock, ToolCall, ToolResult, anthropic, chat, sse,
+    StreamEvent, ToolBlock, ToolCall, ToolResult, anthropic, chat, responses, sse,
 };
 use futures::StreamExt;
 
@@ -43,10 +43,13 @@ fn main() {
     let info = ModelInfo::default();
     let chat = chat::Codec::new(&info, chat::Dialect::of(""), true);
     let anthropic = anthropic::Codec::new(&info, anthropic::Dialect::of(""), true);
+    let responses = responses::Codec::new(&info, responses::Dialect::of(""), true);
     assembly("chat", &chat);
     assembly("anthropic", &anthropic);
+    assembly("responses", &responses);
     decoding("chat/chat-sse-cache-33", &chat);
     decoding("anthropic/anthropic-sse-trunc-20", &anthropic);
+    decoding("responses/responses-sse-cache-55", &responses);
 }
 
 fn assembly(name: &str, codec: &impl Codec) {

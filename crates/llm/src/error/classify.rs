@@ -184,7 +184,10 @@ fn kind_of_code(code: &str) -> Option<ErrorKind> {
         | "unauthenticated"
         | "unauthorized" => ErrorKind::Auth,
         "not_found" | "not_found_error" | "model_not_found" => ErrorKind::NotFound,
-        "content_filter" | "content_policy_violation" | "moderation_blocked" => ErrorKind::Refused,
+        "content_filter"
+        | "content_policy_violation"
+        | "image_content_policy_violation"
+        | "moderation_blocked" => ErrorKind::Refused,
         _ => return None,
     })
 }
@@ -192,7 +195,16 @@ fn kind_of_code(code: &str) -> Option<ErrorKind> {
 /// Reads types so general that any status says more than they do.
 fn kind_of_vague_code(code: &str) -> Option<ErrorKind> {
     Some(match code {
-        "invalid_request_error" | "bad_request" | "INVALID_ARGUMENT" | "FAILED_PRECONDITION" => {
+        "invalid_request_error"
+        | "bad_request"
+        | "INVALID_ARGUMENT"
+        | "FAILED_PRECONDITION"
+        | "invalid_prompt"
+        | "unsupported_image_media_type"
+        | "empty_image_file"
+        | "failed_to_download_image" => ErrorKind::InvalidRequest,
+        // What can be wrong with an image has a dozen names.
+        code if code.starts_with("invalid_image") || code.starts_with("image_") => {
             ErrorKind::InvalidRequest
         }
         "server_error" | "api_error" | "internal_server_error" | "internal_error" | "INTERNAL" => {

@@ -107,11 +107,13 @@ impl Decoder {
     fn update(&mut self, event: &Event<'_>, kind: &str, change: impl FnOnce(&mut Draft)) {
         let fields: Option<Fields> =
             event.item.and_then(|item| serde_json::from_str(item.get()).ok());
+        let place = event.output_index.0;
         let id = match fields.as_ref().and_then(|fields| fields.get("id")) {
             Some(id) => id.as_str().unwrap_or_default().to_owned(),
+            // Deltas are many, and the place is enough.
+            None if place.is_some() => String::new(),
             None => text(event.item_id),
         };
-        let place = event.output_index.0;
         let found = match (place, id.is_empty()) {
             (Some(_), _) => self.drafts.iter().rposition(|draft| draft.place == place),
             (None, false) => self.drafts.iter().rposition(|draft| draft.id == id),

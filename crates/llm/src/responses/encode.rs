@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::Codec;
 use super::item::{Fields, Kept, Replay, fill_call, fill_message, slots};
 use crate::chat::SystemRole;
+use crate::wire::ids::fitting;
 use crate::wire::json::{arguments, write};
 use crate::wire::media::{DataUri, missing};
 use crate::{
@@ -16,11 +17,8 @@ use crate::{
     ToolSpec, UserMessage,
 };
 
-/// How long the id of a call may be.
-const ID_LIMIT: usize = 64;
-
-/// How long the name of a tool may be.
-const NAME_LIMIT: usize = 64;
+/// How long the id of a call and the name of a tool may be.
+const LIMIT: usize = 64;
 
 /// Encodes one message as zero or more items of the `input` array, joined by commas.
 pub(super) fn message(codec: &Codec, message: &Message) -> Bytes {
@@ -253,7 +251,7 @@ impl<'a> Reply<'a> {
 
     fn call(&mut self, frame: Fields, call: &ToolCall) {
         let (id, name, arguments) =
-            (call_id(&call.id), name(&call.name), arguments(&call.arguments));
+            (call_id(&call.id), fitting(&call.name, LIMIT), arguments(&call.arguments));
         self.made(&fill_call(frame, [&id, &name, &arguments]));
     }
 
@@ -261,7 +259,7 @@ impl<'a> Reply<'a> {
         self.made(&WireCall {
             r#type: "function_call",
             call_id: call_id(&call.id),
-            name: name(&call.name),
+            name: fitting(&call.name, LIMIT),
             arguments: arguments(&call.arguments),
         });
     }
@@ -318,24 +316,15 @@ struct WireCall<'a> {
     arguments: Cow<'a, str>,
 }
 
-/// Returns the id of a call as this wire takes it: another provider's may be too long or hold other
-/// characters. The same id always becomes the same, so calls and results still find each other.
+/// Returns the id of a call as this wire takes it. Unlike a name it may hold dots and colons, as the
+/// ids of some servers do.
 fn call_id(id: &CallId) -> Cow<'_, str> {
     let id = id.as_str();
-    let is_fine = (1..=ID_LIMIT).contains(&id.len())
-        && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':'));
-    if is_fine { Cow::Borrowed(id) } else { Cow::Owned(format!("call_{:016x}", mix(SEED, id))) }
-}
-
-/// Returns the name of a tool as this wire takes it: a model may have called one that never was.
-fn name(name: &str) -> Cow<'_, str> {
-    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if (1..=NAME_LIMIT).contains(&name.len()) && name.chars().all(is_allowed) {
-        return Cow::Borrowed(name);
+    let is_taken = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':');
+    if (1..=LIMIT).contains(&id.len()) && id.bytes().all(is_taken) {
+        return Cow::Borrowed(id);
     }
-    let made: String =
-        name.chars().map(|c| if is_allowed(c) { c } else { '_' }).take(NAME_LIMIT).collect();
-    Cow::Owned(if made.is_empty() { "unknown".to_owned() } else { made })
+    fitting(id, LIMIT)
 }
 
 const SEED: u64 = 0xcbf2_9ce4_8422_2325;

@@ -11,8 +11,6 @@ mod recorded;
 #[cfg(test)]
 mod requests;
 #[cfg(test)]
-mod responses;
-#[cfg(test)]
 mod retry;
 #[cfg(test)]
 mod scripted;

@@ -3,6 +3,7 @@
 use bowline_llm::anthropic;
 use bowline_llm::chat;
 use bowline_llm::gemini;
+use bowline_llm::responses;
 use bowline_llm::wire::Codec;
 use bowline_llm::{
     AssistantMessage, AssistantPart, Effort, Message, MessageRef, ModelInfo, Opaque, Part, RawJson,
@@ -105,6 +106,18 @@ fn gemini_requests_begin_with_the_one_before() {
         let bodies = bodies(&codec, r#"{"thoughtSignature":"c2lnbmF0dXJl","text":[0,19]}"#);
         assert!(bodies[TURNS - 1].contains("c2lnbmF0dXJl"));
         assert_eq!(least(&shares(&bodies, "]}")), 1.0);
+    }
+}
+
+#[test]
+fn responses_requests_begin_with_the_one_before() {
+    let payload = r#"{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"Z0FBQUFB"}"#;
+    for url in ["https://api.openai.com/v1", "https://api.x.ai/v1", "http://localhost:8080/v1"] {
+        let codec = responses::Codec::new(&info(), responses::Dialect::of(url), true);
+        let bodies = bodies(&codec, payload);
+        assert_eq!(least(&shares(&bodies, "]}")), 1.0);
+        let last = bodies.last().unwrap();
+        assert_eq!(last.matches(payload).count(), TURNS - 1, "all reasoning is still there");
     }
 }
 

@@ -15,6 +15,7 @@ use crate::recorded::{self, chat::Chat};
 
 mod anthropic;
 mod gemini;
+mod responses;
 
 fn info() -> ModelInfo {
     ModelInfo { provider: "mine".to_owned(), model: "m".to_owned(), ..ModelInfo::default() }

@@ -427,3 +427,18 @@ fn usage_keeps_unknown_and_zero_apart() {
         })
     );
 }
+
+#[test]
+fn a_failure_that_would_repeat_is_told_from_one_that_may_pass() {
+    for (code, kind) in [
+        ("invalid_prompt", ErrorKind::InvalidRequest),
+        ("invalid_image_url", ErrorKind::InvalidRequest),
+        ("image_parse_error", ErrorKind::InvalidRequest),
+        ("image_content_policy_violation", ErrorKind::Refused),
+        ("vector_store_timeout", ErrorKind::Overloaded),
+        ("server_error", ErrorKind::Overloaded),
+    ] {
+        let response = json!({"status": "failed", "error": {"code": code, "message": "no"}});
+        assert_eq!(document(&response).unwrap_err().kind, kind, "{code}");
+    }
+}
