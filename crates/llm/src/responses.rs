@@ -179,17 +179,25 @@ pub struct Codec {
     max_output_tokens: Option<u64>,
     dialect: Dialect,
     stream: bool,
+    /// Whether encrypted reasoning is asked for.
+    encrypts_reasoning: bool,
+    /// Whether the model may be shown reasoning.
+    takes_reasoning: bool,
 }
 
 impl Codec {
     /// Makes a codec for one model.
     pub fn new(info: &ModelInfo, dialect: Dialect, stream: bool) -> Self {
+        let by_name = is_reasoning(&info.model);
         Self {
             provider: info.provider.as_str().into(),
             model: info.model.clone(),
             max_output_tokens: info.max_output_tokens,
-            dialect,
             stream,
+            encrypts_reasoning: dialect.encrypts_reasoning.unwrap_or(by_name),
+            // OpenAI refuses a request that shows reasoning to a model that has none.
+            takes_reasoning: dialect.encrypts_reasoning.is_some() || by_name,
+            dialect,
         }
     }
 
@@ -207,7 +215,9 @@ impl Codec {
     fn wire_id(&self) -> WireId {
         let Dialect { replays_plain_reasoning, results_hold_media, needs_message_ids, .. } =
             self.dialect;
-        let variant = [replays_plain_reasoning, results_hold_media, needs_message_ids]
+        let flags =
+            [self.takes_reasoning, replays_plain_reasoning, results_hold_media, needs_message_ids];
+        let variant = flags
             .into_iter()
             .fold(ids::of_provider(&self.provider), |id, flag| id << 1 | u32::from(flag));
         WireId { wire: "responses", variant }
@@ -223,13 +233,12 @@ impl Codec {
         if self.dialect.takes_store {
             body.extend_from_slice(b",\"store\":false");
         }
-        let encrypts = self.dialect.encrypts_reasoning.unwrap_or_else(|| is_reasoning(&self.model));
-        if encrypts {
+        if self.encrypts_reasoning {
             body.extend_from_slice(b",\"include\":[\"reasoning.encrypted_content\"]");
         }
         // A model that does not reason refuses the field, so it is left out unless an effort is
         // asked for or the model is known to reason.
-        let asks = encrypts || request.effort.is_some();
+        let asks = self.encrypts_reasoning || request.effort.is_some();
         let reasoning = WireReasoning {
             effort: request.effort.map(|effort| effort.as_str()),
             summary: (asks && self.dialect.summarizes_reasoning).then_some("auto"),

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::Codec;
 use super::item::{Fields, Kept, Replay, fill_call, fill_message, slots};
@@ -119,7 +120,7 @@ fn write_assistant(codec: &Codec, out: &mut Vec<u8>, assistant: &AssistantMessag
     while let Some((part, after)) = rest.split_first() {
         rest = after;
         match part {
-            AssistantPart::Text(text) => reply.plain_text(text),
+            AssistantPart::Text(text) => reply.text(text),
             AssistantPart::ToolCall(call) => reply.plain_call(call),
             AssistantPart::Reasoning(reasoning) => {
                 if let Some(payload) = &reasoning.payload {
@@ -186,16 +187,8 @@ impl<'a> Reply<'a> {
                 AssistantPart::Text(text) => seed = mix(seed, text),
                 AssistantPart::ToolCall(call) => seed = mix(seed, call.id.as_str()),
                 AssistantPart::Reasoning(reasoning) => {
-                    is_intact &= match &reasoning.payload {
-                        Some(payload) if *payload.provider == *codec.provider => {
-                            match Replay::of(&payload.item) {
-                                Replay::Nothing => false,
-                                Replay::Plain => codec.dialect.replays_plain_reasoning,
-                                Replay::Encrypted | Replay::Foreign => true,
-                            }
-                        }
-                        Some(_) | None => true,
-                    };
+                    let payload = reasoning.payload.as_ref();
+                    is_intact &= payload.and_then(|item| goes_back(codec, item)) != Some(false);
                 }
                 AssistantPart::Opaque(_) => {}
             }
@@ -204,14 +197,7 @@ impl<'a> Reply<'a> {
     }
 
     fn reasoning(&mut self, payload: &'a Opaque) {
-        let is_ours = *payload.provider == *self.codec.provider;
-        let goes_back = is_ours
-            && match Replay::of(&payload.item) {
-                Replay::Encrypted => true,
-                Replay::Plain => self.codec.dialect.replays_plain_reasoning,
-                Replay::Nothing | Replay::Foreign => false,
-            };
-        if goes_back {
+        if goes_back(self.codec, payload) == Some(true) {
             self.items.push(Item::Reasoning(&payload.item));
         }
     }
@@ -233,20 +219,23 @@ impl<'a> Reply<'a> {
         if texts.iter().all(|text| text.is_empty()) {
             return;
         }
-        if self.codec.dialect.needs_message_ids && !frame.contains_key("id") {
+        if !frame.contains_key("id") {
+            if !self.codec.dialect.needs_message_ids {
+                let phase = frame.get("phase").and_then(Value::as_str);
+                return self.plain(&texts.concat(), phase);
+            }
             frame.insert("id".to_owned(), self.made_id().into());
         }
         self.made(&fill_message(frame, texts));
     }
 
-    fn plain_text(&mut self, text: &str) {
-        if text.is_empty() {
-            return;
-        }
-        let id = self.codec.dialect.needs_message_ids.then(|| self.made_id());
-        let content = [WireText { r#type: "output_text", text, annotations: [] }];
-        let status = id.is_some().then_some("completed");
-        self.made(&WireMessage { r#type: "message", role: "assistant", id, status, content });
+    fn text(&mut self, text: &str) {
+        self.message(Fields::from_iter([("type".to_owned(), "message".into())]), &[text]);
+    }
+
+    /// Adds a message without an id, of which nothing but a text is taken.
+    fn plain(&mut self, content: &str, phase: Option<&str>) {
+        self.made(&WireMessage { r#type: "message", role: "assistant", phase, content });
     }
 
     fn call(&mut self, frame: Fields, call: &ToolCall) {
@@ -290,22 +279,26 @@ impl<'a> Reply<'a> {
     }
 }
 
+/// Tells whether a reasoning item can go back to who made it; `None` if somebody else made it.
+fn goes_back(codec: &Codec, payload: &Opaque) -> Option<bool> {
+    if *payload.provider != *codec.provider {
+        return None;
+    }
+    match Replay::of(&payload.item) {
+        Replay::Encrypted => Some(codec.takes_reasoning),
+        Replay::Plain => Some(codec.takes_reasoning && codec.dialect.replays_plain_reasoning),
+        Replay::Nothing => Some(false),
+        Replay::Foreign => None,
+    }
+}
+
 #[derive(Serialize)]
 struct WireMessage<'a> {
     r#type: &'static str,
     role: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<&'static str>,
-    content: [WireText<'a>; 1],
-}
-
-#[derive(Serialize)]
-struct WireText<'a> {
-    r#type: &'static str,
-    text: &'a str,
-    annotations: [(); 0],
+    phase: Option<&'a str>,
+    content: &'a str,
 }
 
 #[derive(Serialize)]

@@ -245,9 +245,8 @@ fn a_reply_of_this_provider_goes_back_in_its_order() {
     let other = ModelInfo { provider: "other".to_owned(), ..info() };
     let foreign = items(&Codec::new(&other, Dialect::openai(), true), &reply);
     let call = |call: &str, arguments: &str| json!({"type": "function_call", "call_id": call, "name": "read", "arguments": arguments});
-    let content = json!([{"type": "output_text", "text": "so", "annotations": []}]);
     let plain = json!([
-        {"type": "message", "role": "assistant", "content": content},
+        {"type": "message", "role": "assistant", "content": "so"},
         call("c1", "{ \"a\": 1}"),
         call("c2", "{}"),
     ]);
@@ -267,8 +266,7 @@ fn several_texts_of_one_message_stay_one_item() {
         {"type": "refusal", "refusal": "no"},
     ]);
     assert_eq!((&sent[0]["content"], &sent[0]["id"]), (&content, &json!("m")));
-    assert_eq!(sent[1]["content"][0]["text"], "after");
-    assert_eq!(sent[1].get("id"), None);
+    assert_eq!(sent[1], json!({"type": "message", "role": "assistant", "content": "after"}));
 }
 
 #[test]
@@ -318,15 +316,38 @@ fn ids_stay_away_where_the_reasoning_before_them_does() {
     };
     for item in [&plain, &empty] {
         let sent = items(&openai(), &reply(item));
-        assert_eq!(sent.as_array().unwrap().len(), 2);
-        assert_eq!((sent[0].get("id"), sent[1].get("id")), (None, None));
-        assert_eq!(sent[0]["phase"], "commentary");
+        let expected = json!([
+            {"type": "message", "role": "assistant", "phase": "commentary", "content": "so"},
+            {"type": "function_call", "call_id": "c", "name": "read", "arguments": "{}",
+                "status": "completed"},
+        ]);
+        assert_eq!(sent, expected);
     }
     // Servers that store nothing take the reasoning they can read.
     let sent = items(&local(), &reply(&plain));
     assert_eq!((&sent[0], &sent[2]["id"]), (&plain, &json!("msg")));
     let sent = items(&local(), &reply(&empty));
     assert_ne!(sent[0]["id"], "msg");
+}
+
+#[test]
+fn a_model_that_does_not_reason_is_shown_no_reasoning() {
+    let reply = assistant([
+        reasoning("mine", &encrypted("rs")),
+        opaque(&json!({"type": "message", "id": "msg"})),
+        text("so"),
+    ]);
+    let request = request([Message::user("a"), reply]);
+    let older = ModelInfo { model: "gpt-4.1".to_owned(), ..info() };
+    let plain = json!({"type": "message", "role": "assistant", "content": "so"});
+    for _ in 0..2 {
+        assert_eq!(body(&openai(), &request)["input"][1], encrypted("rs"));
+        let older = Codec::new(&older, Dialect::openai(), true);
+        assert_eq!(body(&older, &request)["input"][1], plain, "the encoding is not shared");
+    }
+    // Nothing follows from the name of a model elsewhere.
+    let local = Codec::new(&older, Dialect::of("http://localhost"), true);
+    assert_eq!(body(&local, &request)["input"][1], encrypted("rs"));
 }
 
 #[test]
