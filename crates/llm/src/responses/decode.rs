@@ -57,13 +57,8 @@ impl Decoder {
         let (content, summary) = (event.content_index.0, event.summary_index.0);
         let delta = || text(event.delta);
         match &*event.kind {
-            "response.output_item.added" => self.update(event, "", |draft| draft.announce(emit)),
-            "response.output_item.done" => self.update(event, "", |draft| {
-                draft.announce(emit);
-                if let Some(item) = event.item {
-                    draft.complete(item, emit);
-                }
-            }),
+            "response.output_item.added" => self.announce(event, emit),
+            "response.output_item.done" => self.complete(event, emit),
             "response.output_text.delta" => self.update(event, "message", |draft| {
                 draft.add(Piece::Text(content), &delta(), emit);
             }),
@@ -103,33 +98,66 @@ impl Decoder {
         Ok(())
     }
 
-    /// Changes the draft of which an event speaks; one of the given type is made if there is none.
+    /// Changes the draft of which a delta speaks; one of this type is begun if there is none.
+    ///
+    /// The id decides, then the place. Some servers send neither, and behind some gateways several
+    /// items share a place or one has many ids: then it is the newest of its type.
     fn update(&mut self, event: &Event<'_>, kind: &str, change: impl FnOnce(&mut Draft)) {
-        let fields: Option<Fields> =
-            event.item.and_then(|item| serde_json::from_str(item.get()).ok());
+        let id = event.item_id.map(|id| id.get().trim_matches('"')).unwrap_or_default();
         let place = event.output_index.0;
-        let id = match fields.as_ref().and_then(|fields| fields.get("id")) {
-            Some(id) => id.as_str().unwrap_or_default().to_owned(),
-            // Deltas are many, and the place is enough.
-            None if place.is_some() => String::new(),
-            None => text(event.item_id),
+        let find = |fits: &dyn Fn(&Draft) -> bool| {
+            self.drafts.iter().rposition(|draft| draft.kind() == kind && fits(draft))
         };
-        let found = match (place, id.is_empty()) {
-            (Some(_), _) => self.drafts.iter().rposition(|draft| draft.place == place),
-            (None, false) => self.drafts.iter().rposition(|draft| draft.id == id),
-            // A whole item that cannot be told apart is a new one.
-            (None, true) if fields.is_some() => None,
-            (None, true) => self.drafts.len().checked_sub(1),
-        };
+        let found = find(&|draft| !id.is_empty() && draft.id == id)
+            .or_else(|| find(&|draft| place.is_some() && draft.place == place))
+            .or_else(|| {
+                find(&|draft| !draft.is_whole() && (place.is_none() || draft.place.is_none()))
+            });
         let n = found.unwrap_or_else(|| {
-            let fields = fields.unwrap_or_else(|| Fields::from_iter([field("type", kind)]));
-            let calls = self.drafts.iter().filter(|draft| draft.call.is_some()).count();
-            self.drafts.push(Draft::new(place, id, fields, calls));
-            self.drafts.len() - 1
+            let fields = Fields::from_iter([("type".to_owned(), kind.into())]);
+            self.begin_draft(place, fields)
         });
         if let Some(draft) = self.drafts.get_mut(n) {
             change(draft);
         }
+    }
+
+    /// Takes an item that begins.
+    fn announce(&mut self, event: &Event<'_>, emit: &mut dyn FnMut(StreamEvent)) {
+        let Some(fields) = event.item.and_then(item::fields) else { return };
+        let id = item::id(&fields);
+        if !id.is_empty() && self.drafts.iter().any(|draft| draft.id == id) {
+            return;
+        }
+        let n = self.begin_draft(event.output_index.0, fields);
+        if let Some(draft) = self.drafts.get_mut(n) {
+            draft.announce(emit);
+        }
+    }
+
+    /// Takes an item that is complete.
+    fn complete(&mut self, event: &Event<'_>, emit: &mut dyn FnMut(StreamEvent)) {
+        let Some(raw) = event.item else { return };
+        let Some(fields) = item::fields(raw) else { return };
+        let (id, place) = (item::id(&fields), event.output_index.0);
+        let is_open = |draft: &Draft| !draft.is_whole() && draft.kind() == item::kind(&fields);
+        let by_id = self.drafts.iter().rposition(|draft| !id.is_empty() && draft.id == id);
+        let found = by_id.or_else(|| {
+            self.drafts
+                .iter()
+                .rposition(|draft| is_open(draft) && (draft.place == place || place.is_none()))
+        });
+        let n = found.unwrap_or_else(|| self.begin_draft(place, fields.clone()));
+        if let Some(draft) = self.drafts.get_mut(n) {
+            draft.announce(emit);
+            draft.complete(raw, &fields, emit);
+        }
+    }
+
+    fn begin_draft(&mut self, place: Option<u64>, fields: Fields) -> usize {
+        let calls = self.drafts.iter().filter(|draft| draft.call.is_some()).count();
+        self.drafts.push(Draft::new(place, fields, calls));
+        self.drafts.len() - 1
     }
 
     /// Reads the response that an event brings.
@@ -254,7 +282,8 @@ impl Decode for Decoder {
             return Err(self.fail(ModelError::new(ErrorKind::Incomplete, message)));
         };
         let Self { provider, salt, id, model, mut drafts, output, usage, .. } = self;
-        let items = if output.is_empty() || output.len() < drafts.len() {
+        let seen = drafts.iter().filter(|draft| draft.is_whole()).count();
+        let items = if output.is_empty() || output.len() < seen {
             drafts.sort_by_key(|draft| draft.place);
             drafts.into_iter().filter_map(Draft::into_item).collect()
         } else {
@@ -289,10 +318,6 @@ fn stop_reason(incomplete: Option<String>) -> StopReason {
         Some("content_filter") => StopReason::Refused,
         _ => StopReason::Other(incomplete.unwrap_or_else(|| "incomplete".to_owned())),
     }
-}
-
-fn field(key: &str, value: &str) -> (String, serde_json::Value) {
-    (key.to_owned(), value.into())
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(super) struct Parts {
 
 /// Reads one item of an answer; a call without an id gets the one that `made` makes.
 pub(super) fn read(raw: &RawValue, provider: &str, made: impl FnOnce() -> CallId) -> Parts {
-    let Ok(fields) = serde_json::from_str::<Fields>(raw.get()) else { return Parts::default() };
+    let Some(fields) = fields(raw) else { return Parts::default() };
     let keep = |item: RawJson| Opaque { provider: provider.to_owned(), item };
     let whole = || keep(RawJson::from(raw.to_owned()));
     match kind(&fields) {
@@ -122,6 +122,16 @@ pub(super) fn readable(item: &Fields) -> String {
     };
     let content = texts("content");
     if content.is_empty() { texts("summary").join("\n\n") } else { content.join("\n\n") }
+}
+
+/// Reads the fields of an item; `None` if it is no object.
+pub(super) fn fields(raw: &RawValue) -> Option<Fields> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+/// Returns the id of an item; empty if it has none.
+pub(super) fn id(fields: &Fields) -> &str {
+    fields.get("id").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Returns the type of an item or of a part of its content.

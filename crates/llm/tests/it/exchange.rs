@@ -14,6 +14,7 @@ use pretty_assertions::assert_eq;
 use crate::loopback::{Answer, End, Server};
 
 mod anthropic;
+mod responses;
 
 const TEXT: &str = concat!(
     "data: {\"choices\":[{\"delta\":{\"content\":\"He\"}}]}\n\n",

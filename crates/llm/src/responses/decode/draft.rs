@@ -5,7 +5,7 @@ use std::mem;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-use super::super::item::{Fields, kind, readable};
+use super::item::{self, Fields, kind, readable};
 use crate::StreamEvent;
 
 /// What is known of an item so far.
@@ -36,8 +36,9 @@ pub(super) enum Piece {
 
 impl Draft {
     /// Begins a draft after `calls` calls.
-    pub(super) fn new(place: Option<u64>, id: String, fields: Fields, calls: usize) -> Self {
+    pub(super) fn new(place: Option<u64>, fields: Fields, calls: usize) -> Self {
         let call = (kind(&fields) == "function_call").then_some(calls);
+        let id = item::id(&fields).to_owned();
         Self {
             place,
             id,
@@ -48,6 +49,16 @@ impl Draft {
             arguments: String::new(),
             is_named: false,
         }
+    }
+
+    /// Returns the type of the item.
+    pub(super) fn kind(&self) -> &str {
+        kind(&self.fields)
+    }
+
+    /// Tells whether the item came as a whole.
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole.is_some()
     }
 
     /// Tells the name of a call.
@@ -105,16 +116,20 @@ impl Draft {
     }
 
     /// Takes the whole item, and hands out what did not come in pieces.
-    pub(super) fn complete(&mut self, raw: &RawValue, emit: &mut dyn FnMut(StreamEvent)) {
+    pub(super) fn complete(
+        &mut self,
+        raw: &RawValue,
+        fields: &Fields,
+        emit: &mut dyn FnMut(StreamEvent),
+    ) {
         self.whole = Some(raw.to_owned());
-        let Ok(fields) = serde_json::from_str::<Fields>(raw.get()) else { return };
         if let Some(arguments) = fields.get("arguments").and_then(Value::as_str) {
             self.has_arguments(arguments, emit);
         }
         if !self.pieces.is_empty() {
             return;
         }
-        match kind(&fields) {
+        match kind(fields) {
             "message" => {
                 let content = fields.get("content").and_then(Value::as_array).into_iter().flatten();
                 for (n, part) in (0..).zip(content) {
@@ -123,7 +138,7 @@ impl Draft {
                     self.add(Piece::Refusal(Some(n)), text("refusal"), emit);
                 }
             }
-            "reasoning" => self.add(Piece::Thought(None), &readable(&fields), emit),
+            "reasoning" => self.add(Piece::Thought(None), &readable(fields), emit),
             _ => {}
         }
     }

@@ -442,3 +442,61 @@ fn a_failure_that_would_repeat_is_told_from_one_that_may_pass() {
         assert_eq!(document(&response).unwrap_err().kind, kind, "{code}");
     }
 }
+
+#[test]
+fn items_are_told_apart_whatever_a_gateway_makes_of_places_and_ids() {
+    let delta = |kind: &str, id: &str, delta: &str| {
+        event(kind, &json!({"output_index": 0, "item_id": id, "delta": delta}))
+    };
+    let bare = |kind: &str, delta: &str| event(kind, &json!({"delta": delta}));
+    let (arguments, thought) = ("function_call_arguments.delta", "reasoning_text.delta");
+    let shared_place = [
+        added(0, &json!({"type": "reasoning", "id": "rs"})),
+        delta(thought, "rs_a", "h"),
+        delta(thought, "rs_b", "m"),
+        delta("output_text.delta", "msg", "ab"),
+        added(0, &call("c1", "")),
+        delta(arguments, "fc_c1", "{\"x\":1}"),
+        added(0, &call("c2", "")),
+        delta(arguments, "fc_c2", "{\"y\""),
+        delta(arguments, "fc_c2", ":2}"),
+    ];
+    let unplaced = [
+        bare(thought, "hm"),
+        bare("output_text.delta", "ab"),
+        event("output_item.added", &json!({"item": call("c1", "")})),
+        bare(arguments, "{\"x\":1}"),
+        event("output_item.added", &json!({"item": call("c2", "")})),
+        bare(arguments, "{\"y\":2}"),
+    ];
+    let whole = json!([
+        {"type": "reasoning", "id": "rs", "summary": []},
+        message("ab"),
+        call("c1", "{\"x\":1}"),
+        call("c2", "{\"y\":2}"),
+    ]);
+    for events in [&shared_place[..], &unplaced[..]] {
+        for end in [json!([]), whole.clone()] {
+            let (_, response) = decode(&[events, &[completed(&end)]].concat());
+            let message = response.unwrap().message;
+            assert_eq!(message.to_text(), "ab");
+            let calls: Vec<_> =
+                message.tool_calls().map(|call| (call.id.as_str(), &*call.arguments)).collect();
+            assert_eq!(calls, [("c1", "{\"x\":1}"), ("c2", "{\"y\":2}")], "{end}");
+            let reasoning =
+                message.content.iter().filter(|part| matches!(part, AssistantPart::Reasoning(_)));
+            assert_eq!(reasoning.count(), 1);
+        }
+    }
+}
+
+#[test]
+fn an_item_that_comes_twice_is_one() {
+    let (_, response) = decode(&[
+        done(0, &message("a")),
+        added(0, &message("")),
+        done(0, &message("a")),
+        completed(&json!([])),
+    ]);
+    assert_eq!(response.unwrap().message.content, spoken("a"));
+}

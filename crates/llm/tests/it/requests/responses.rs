@@ -1,19 +1,16 @@
 //! Responses.
 
 use bowline_llm::chat::SystemRole;
-use bowline_llm::responses::{Client, Codec, Config, Dialect};
+use bowline_llm::responses::{Codec, Config, Dialect};
 use bowline_llm::wire::Codec as _;
 use bowline_llm::{
     AssistantMessage, AssistantPart, Effort, Media, Message, MessageRef, ModelInfo, Opaque, Part,
     RawJson, Reasoning, Request, Stored, StoredKind, ToolBlock, ToolCall, ToolResult, ToolSpec,
-    UserMessage, http,
+    UserMessage,
 };
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-
-use crate::exchange::outcome;
-use crate::loopback::{Answer, Server};
 
 fn info() -> ModelInfo {
     ModelInfo { provider: "mine".to_owned(), model: "gpt-5.6".to_owned(), ..ModelInfo::default() }
@@ -469,22 +466,6 @@ fn a_message_is_encoded_anew_for_another_provider_or_dialect() {
         assert_eq!(shape(&other), (2, false));
         assert_eq!(shape(&local()), (3, true));
     }
-}
-
-#[tokio::test]
-async fn the_request_is_sent_below_the_address_with_the_key() {
-    let answer = json!({"status": "completed", "output": [
-        {"type": "message", "content": [{"type": "output_text", "text": "Hello"}]},
-    ]});
-    let server = Server::start(vec![Answer::json(&answer.to_string())]).await;
-    let config =
-        Config { info: info(), api_key: Some("sk-secret".into()), ..Config::new(server.url()) };
-    let model = Client::new(config, &http::Transport::default()).unwrap();
-    assert_eq!(outcome(&model).await.unwrap().message.to_text(), "Hello");
-    let head = &server.requests()[0].head;
-    assert!(head.starts_with("post /v1/responses http/1.1"), "{head}");
-    assert!(head.contains("authorization: bearer sk-secret"), "{head}");
-    assert!(!format!("{model:?}").contains("sk-secret"));
 }
 
 fn any_part() -> impl Strategy<Value = Part> {
