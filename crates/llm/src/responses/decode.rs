@@ -1,5 +1,6 @@
 //! Answers into events and one response.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -235,9 +236,13 @@ impl Decode for Decoder {
             self.is_done = true;
             return Ok(());
         }
-        let event: Event<'_> = serde_json::from_str(data).map_err(|error| {
+        let name = event.name;
+        let mut event: Event<'_> = serde_json::from_str(data).map_err(|error| {
             self.fail(ModelError::new(ErrorKind::Decode, format!("no event of a reply: {error}")))
         })?;
+        if event.kind.is_empty() {
+            event.kind = Cow::Borrowed(name);
+        }
         // What went wrong behind a gateway may come without any type.
         if event.kind == "error" || (event.kind.is_empty() && event.error.is_some()) {
             // It stands in a field of its own, or is the event itself.

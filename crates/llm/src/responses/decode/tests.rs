@@ -380,6 +380,18 @@ fn an_error_is_read_in_every_shape() {
 }
 
 #[test]
+fn the_name_of_an_event_stands_in_for_its_type() {
+    let push = |name, data| {
+        let mut decoder = decoder();
+        decoder.push(&sse::Event { name, data }, &mut drop)?;
+        decoder.finish()
+    };
+    assert_eq!(push("response.completed", "{}").unwrap().stop, StopReason::EndTurn);
+    let error = push("error", r#"{"code":"rate_limit_exceeded","message":"slow"}"#).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::RateLimited);
+}
+
+#[test]
 fn what_is_no_answer_is_refused() {
     for body in ["{}", "[1", "<html>", r#"{"choices":[]}"#] {
         let error = decoder().document(body.as_bytes()).unwrap_err();
