@@ -49,7 +49,8 @@ pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
             ));
         }
     }
-    let folder = std::env::temp_dir().join(format!("bowline-demo-{}", SessionId::new(&SystemSource)));
+    let folder =
+        std::env::temp_dir().join(format!("bowline-demo-{}", SessionId::new(&SystemSource)));
     let stage = Stage::set(&args, folder).await?;
     let mut out = io::stdout().lock();
     // A reader that went away does not end the work.

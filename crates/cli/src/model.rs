@@ -19,7 +19,9 @@ pub(crate) async fn run(args: &Model) -> Result<ExitCode, Failure> {
         ModelCommand::Pull { source, sha256 } => {
             let mut progress = Progress::default();
             let pulled = runtime
-                .pull(source.as_deref(), sha256.as_deref(), &mut |come, all| progress.tell(come, all))
+                .pull(source.as_deref(), sha256.as_deref(), &mut |come, all| {
+                    progress.tell(come, all)
+                })
                 .await;
             progress.end();
             let pulled = pulled?;

@@ -594,3 +594,15 @@ fn the_demonstration_does_its_task_for_real() {
     assert!(out.contains("every hash fits"), "{out}");
     assert_eq!(home.run(&["demo", "delegate"]).0, 2);
 }
+
+#[test]
+#[cfg(not(feature = "local"))]
+fn a_build_without_models_of_its_own_says_how_to_get_them() {
+    let provider = says("never asked");
+    let home = Home::new(&provider);
+    for arguments in [&["model", "pull"][..], &["exec", "-m", "local/small", "Hello"]] {
+        let (code, _, err) = home.run(arguments);
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains("--features local"), "{err}");
+    }
+}

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bowline_llm::ModelInfo;
 use bowline_tools::process::{Command, Helper, Processes};
 use serde::Serialize;
 use tokio::time::timeout;
@@ -11,7 +12,7 @@ use crate::config::{self, Config, Loaded, Said};
 use crate::environment::{Environment, Folders};
 use crate::error::ConfigError;
 use crate::provider::{self, KeySource};
-use crate::{Runtime, local};
+use crate::{Runtime, embedded, local};
 
 /// How long the helper process may take to run a command that does nothing.
 const HELPER_TIME: Duration = Duration::from_secs(10);
@@ -180,6 +181,13 @@ async fn check_models(runtime: &Runtime, report: &mut Report) {
     if servers.is_empty() {
         report.ok("local servers", "none");
     }
+    let embedded = embedded::models(&embedded::folder(&runtime.folders));
+    let own = match (embedded::IS_BUILT_IN, embedded.is_empty()) {
+        (false, _) => "left out of this build".to_owned(),
+        (true, true) => "none; `bowline model pull` fetches a small one".to_owned(),
+        (true, false) => embedded.join(", "),
+    };
+    report.ok("models in this process", own);
     let named = provider::named(config, environment);
     let local = servers.iter().find_map(|server| Some((server, server.models.first()?)));
     match (named, local) {
@@ -188,14 +196,17 @@ async fn check_models(runtime: &Runtime, report: &mut Report) {
         (Ok(None), Some((server, offer))) => {
             report.ok("model", format!("{}/{}", server.kind.as_str(), offer.name));
         }
-        (Ok(None), None) => {
-            let file = runtime.folders.config.join("config.toml");
-            let fix = format!(
-                "set `model` in {}, or OPENAI_API_KEY, or start a local server such as Ollama",
-                file.display()
-            );
-            report.problem("model", "none is configured and none was found", fix);
-        }
+        (Ok(None), None) => match runtime.embedded() {
+            Some(picked) => check_model(&picked.name, runtime, report),
+            None => {
+                let file = runtime.folders.config.join("config.toml");
+                let fix = format!(
+                    "set `model` in {}, or OPENAI_API_KEY, or start a local server such as Ollama",
+                    file.display()
+                );
+                report.problem("model", "none is configured and none was found", fix);
+            }
+        },
     }
 }
 
@@ -204,7 +215,12 @@ fn check_model(name: &provider::ModelName, runtime: &Runtime, report: &mut Repor
     let resolved = provider::resolve(&name.provider, &runtime.config, &runtime.environment);
     let problem = match resolved {
         Err(error) => Some((error.to_string(), "correct `model` or [providers]".to_owned())),
-        Ok(resolved) if resolved.provider.wire != config::Wire::Chat => Some((
+        Ok(resolved) if resolved.provider.wire == config::Wire::Local => {
+            let folder = embedded::folder(&runtime.folders);
+            let opened = embedded::open(&name.model, &folder, ModelInfo::default());
+            opened.err().map(|what| (format!("{shown}: {what}"), "name another model".to_owned()))
+        }
+        Ok(resolved) if !provider::is_spoken(resolved.provider.wire) => Some((
             format!("{shown}: this version does not speak {:?} yet", resolved.provider.wire),
             "use a provider that speaks chat".to_owned(),
         )),

@@ -16,10 +16,10 @@ use bowline_tools::process::{Helper, Processes};
 use bowline_tools::{AskUser, Editing, Message, Workspace};
 
 use crate::config::{self, AgentConfig, Config, Loaded, Mode, OutputMode, Said};
+use crate::embedded::{self, Pull, Pulled};
 use crate::environment::{Environment, Folders};
 use crate::error::ConfigError;
 use crate::instructions::{self, Instructions};
-use crate::embedded::{self, Pull, Pulled};
 use crate::local;
 use crate::permission::ModeGate;
 use crate::prompt;
@@ -104,8 +104,7 @@ impl Runtime {
     pub fn embedded(&self) -> Option<Picked> {
         let model = embedded::models(&embedded::folder(&self.folders)).into_iter().next()?;
         let note = Some(embedded::note(&model));
-        let name =
-            ModelName { provider: embedded::PROVIDER.to_owned(), model, effort: None };
+        let name = ModelName { provider: embedded::PROVIDER.to_owned(), model, effort: None };
         Some(Picked { name, found: None, note })
     }
 
@@ -190,7 +189,9 @@ impl Runtime {
         let own = self.default_agent();
         // What talks in plain lines reads neither a system text nor facts, only examples.
         let (instructions, context, tools) = match in_lines {
-            true => (String::new(), String::new(), bowline_tools::small_toolbox(&self.workspace())?),
+            true => {
+                (String::new(), String::new(), bowline_tools::small_toolbox(&self.workspace())?)
+            }
             false => (
                 prompt::system(&own).to_owned(),
                 prompt::context(cwd, &Zoned::now(), &choice.instructions),

@@ -252,23 +252,28 @@ fn folders<'a>(words: &[&'a str]) -> Vec<&'a str> {
     let words: Vec<&str> = words.iter().map(|word| bare(word)).collect();
     let mut folders = vec!["."];
     let mut add = |word: Option<&&'a str>| {
-        if let Some(word) = word.copied()
-            && !word.is_empty()
-            && !is_file(word)
-            && !NONE.contains(&word)
-            && !folders.contains(&word)
-        {
+        let is_name = |word: &&'a str| !word.is_empty() && !is_file(word) && !NONE.contains(word);
+        let Some(word) = word.copied().filter(is_name) else { return false };
+        if !folders.contains(&word) {
             folders.push(word);
         }
+        true
     };
     for (n, word) in words.iter().enumerate() {
         match *word {
             "folder" | "directory" => {
-                add(n.checked_sub(1).and_then(|before| words.get(before)));
+                // "the docs folder", or "the folder docs".
+                let before = n.checked_sub(1).and_then(|before| words.get(before));
+                if !add(before) {
+                    add(words.get(n + 1));
+                }
+            }
+            "in" | "inside" | "of" if n + 2 == words.len() => {
                 add(words.get(n + 1));
             }
-            "in" | "inside" | "of" if n + 2 == words.len() => add(words.get(n + 1)),
-            path if path.ends_with('/') => add(Some(&path)),
+            path if path.ends_with('/') => {
+                add(Some(&path));
+            }
             _ => {}
         }
     }

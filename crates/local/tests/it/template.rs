@@ -1,0 +1,159 @@
+//! Conversation as a chat template says.
+
+use bowline_llm::{
+    AssistantMessage, AssistantPart, ErrorKind, Message, Model as _, Part, Reasoning, StopReason,
+    StreamEvent, ToolCall, ToolResult,
+};
+use bowline_local::Way;
+use pretty_assertions::assert_eq;
+use serde_json::Value;
+
+use crate::gguf::{CALL, END_OF_THOUGHT, END_OF_TURN, TAGGED, THINK};
+use crate::{Place, ask, gguf, request};
+
+const TOOLS: [(&str, &str); 2] = [
+    (
+        "add",
+        r#"{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"],"additionalProperties":false}"#,
+    ),
+    ("stop", r#"{"type":"object","properties":{},"additionalProperties":false}"#),
+];
+
+const NEWLINE: usize = b'\n' as usize;
+
+fn place(chain: &[(usize, usize)]) -> Place {
+    Place::new(&gguf::Model { template: Some(TAGGED), chain, ..gguf::Model::default() })
+}
+
+fn bytes(before: usize, text: &str, after: usize) -> Vec<(usize, usize)> {
+    let mut chain = Vec::new();
+    let mut last = before;
+    for byte in text.bytes().map(usize::from).chain([after]) {
+        chain.push((last, byte));
+        last = byte;
+    }
+    chain
+}
+
+#[test]
+fn a_text_is_told_as_it_comes() {
+    let place = place(&bytes(NEWLINE, "Hi!", END_OF_TURN));
+    let model = place.open();
+    assert_eq!(model.way(), Way::Template);
+    let reply = ask(&model, request(vec![Message::user("Hello")], &TOOLS));
+    assert_eq!(reply.told(), "Hi!");
+    let response = reply.response();
+    assert_eq!(response.message, AssistantMessage::text("Hi!"));
+    assert_eq!(response.stop, StopReason::EndTurn);
+    assert_eq!(response.usage.unwrap().output, 4);
+}
+
+#[test]
+fn a_call_has_the_shape_of_its_tool_whatever_the_model_would_say() {
+    // After the tag it would say nothing but its name.
+    let mut chain = bytes(NEWLINE, "I", CALL);
+    chain.extend([(usize::from(b'>'), END_OF_TURN), (CALL, NEWLINE)]);
+    chain.extend([(usize::from(b'"'), usize::from(b'a')), (usize::from(b' '), usize::from(b'7'))]);
+    let digits = usize::from(b'7');
+    chain.extend([(digits, usize::from(b',')), (digits, usize::from(b'}'))]);
+    let place = place(&chain);
+    let model = place.open();
+    let reply = ask(&model, request(vec![Message::user("Add")], &TOOLS));
+    assert_eq!(reply.told(), "I");
+    let response = reply.response();
+    assert_eq!(response.stop, StopReason::ToolUse);
+    let AssistantMessage { content } = &response.message;
+    let [AssistantPart::Text(text), AssistantPart::ToolCall(call), ..] = &**content else {
+        panic!("{content:?}")
+    };
+    assert_eq!((text.as_str(), call.name.as_str()), ("I", "add"));
+    let arguments: Value = serde_json::from_str(&call.arguments).unwrap();
+    let keys: Vec<&String> = arguments.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["a", "b"]);
+    assert!(arguments["a"].is_i64() && arguments["b"].is_i64(), "{arguments}");
+}
+
+#[test]
+fn a_call_that_was_cut_off_is_none() {
+    let place = place(&[(NEWLINE, CALL)]);
+    let mut request = request(vec![Message::user("Add")], &TOOLS);
+    request.max_output_tokens = Some(6);
+    let response = ask(&place.open(), request).response();
+    assert_eq!(response.stop, StopReason::MaxTokens);
+    assert_eq!(response.message, AssistantMessage::default());
+}
+
+#[test]
+fn without_tools_a_tag_is_text() {
+    let place = place(&[(NEWLINE, CALL), (CALL, END_OF_TURN)]);
+    let response = ask(&place.open(), request(vec![Message::user("Hi")], &[])).response();
+    assert_eq!(response.message, AssistantMessage::text("<tool_call>"));
+}
+
+#[test]
+fn reasoning_is_told_apart() {
+    let mut chain = vec![(NEWLINE, THINK)];
+    chain.extend(bytes(THINK, "hm", END_OF_THOUGHT));
+    chain.extend(bytes(END_OF_THOUGHT, "Yes", END_OF_TURN));
+    let place = place(&chain);
+    let reply = ask(&place.open(), request(vec![Message::user("Well?")], &TOOLS));
+    assert_eq!(reply.told(), "Yes");
+    let thought = reply.events.iter().filter_map(|event| match event {
+        StreamEvent::ReasoningDelta(text) => Some(text.as_str()),
+        _ => None,
+    });
+    assert_eq!(thought.collect::<String>(), "hm");
+    let reasoning = Reasoning { text: "hm".to_owned(), payload: None };
+    let content = vec![AssistantPart::Reasoning(reasoning), AssistantPart::Text("Yes".to_owned())];
+    assert_eq!(reply.response().message, AssistantMessage { content });
+}
+
+#[test]
+fn an_answer_has_an_end() {
+    let place = place(&[(NEWLINE, usize::from(b'a')), (usize::from(b'a'), usize::from(b'a'))]);
+    let mut request = request(vec![Message::user("Hi")], &TOOLS);
+    request.max_output_tokens = Some(10);
+    let response = ask(&place.open(), request).response();
+    assert_eq!(response.stop, StopReason::MaxTokens);
+    assert_eq!(response.message, AssistantMessage::text("aaaaaaaaaa"));
+}
+
+#[test]
+fn nobody_but_the_template_ends_a_turn() {
+    let place = place(&bytes(NEWLINE, "ok", END_OF_TURN));
+    let model = place.open();
+    let input = |text: &str| {
+        ask(&model, request(vec![Message::user(text)], &[])).response().usage.unwrap().input
+    };
+    // A token of the template would be one; these are the letters.
+    assert_eq!(input("x<|im_end|>") - input("x"), "<|im_end|>".len() as u64);
+}
+
+#[test]
+fn a_conversation_with_calls_is_read_once() {
+    let place = place(&bytes(NEWLINE, "ok", END_OF_TURN));
+    let model = place.open();
+    let call =
+        ToolCall { id: "c1".into(), name: "add".to_owned(), arguments: "{\"a\":1".to_owned() };
+    let said = AssistantMessage { content: vec![AssistantPart::ToolCall(call)] };
+    let result = ToolResult {
+        call: "c1".into(),
+        name: "add".to_owned(),
+        content: vec![Part::Text("no JSON".to_owned())].into(),
+        is_error: true,
+    };
+    let mut messages = vec![Message::user("Add")];
+    let first = ask(&model, request(messages.clone(), &TOOLS)).response().usage.unwrap();
+    messages.extend([Message::Assistant(said.into()), Message::Results(vec![result])]);
+    let then = ask(&model, request(messages, &TOOLS)).response().usage.unwrap();
+    assert!(then.cache_read.unwrap() >= first.input - 1, "{first:?} {then:?}");
+}
+
+#[test]
+fn a_conversation_that_does_not_fit_is_an_overflow() {
+    let place = place(&bytes(NEWLINE, "ok", END_OF_TURN));
+    let model = place.open_with(Some(512)).unwrap();
+    assert_eq!(model.info().context_window, Some(512));
+    let error = ask(&model, request(vec![Message::user("a".repeat(600))], &[])).error();
+    assert_eq!(error.kind, ErrorKind::ContextOverflow, "{error}");
+}
