@@ -20,7 +20,7 @@ pub(crate) async fn run(args: &Model) -> Result<ExitCode, Failure> {
             let mut progress = Progress::default();
             let pulled = runtime
                 .pull(source.as_deref(), sha256.as_deref(), &mut |come, all| {
-                    progress.tell(come, all)
+                    progress.tell(come, all);
                 })
                 .await;
             progress.end();
