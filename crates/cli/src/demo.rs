@@ -117,7 +117,7 @@ const MENDING: &[Task] = &[Task {
 /// Tasks for a model that has nothing but reading and new files.
 const SMALL: &[Task] = &[
     Task {
-        prompt: "What is the port in server.toml?",
+        prompt: "What is the port in config.toml?",
         is_done: |_, answer| answer.contains("8080"),
     },
     Task {
@@ -251,7 +251,7 @@ const FILES: [(&str, &str); 5] = [
     ("average.sh", AVERAGE),
     ("test.sh", TEST),
     ("numbers.txt", "3\n8\n10\n"),
-    ("server.toml", "host = \"127.0.0.1\"\nport = 8080\n"),
+    ("config.toml", "name = \"apollo\"\nport = 8080\nversion = \"2.3.1\"\n"),
     ("garden.md", "# Garden\nTomatoes by the wall.\nWater the tomatoes every evening.\n"),
 ];
 

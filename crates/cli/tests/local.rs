@@ -146,7 +146,7 @@ fn the_demonstration_takes_the_model_that_is_there() {
     let out = String::from_utf8(output.stdout).unwrap();
     assert!(out.contains("The model is local/made-up."), "{out}");
     assert!(
-        out.contains("> read {\"path\":\"server.toml\"}") && out.contains("port = 8080"),
+        out.contains("> read {\"path\":\"config.toml\"}") && out.contains("port = 8080"),
         "{out}"
     );
     // It says nothing but one letter, and the demonstration does not call that done.
