@@ -109,7 +109,15 @@ struct Task {
 const MENDING: &[Task] = &[Task {
     prompt: "`bash test.sh` fails. Find out why, mend it, and show that it passes.",
     is_done: |work, _| {
-        let test = Command::new("bash").arg("test.sh").current_dir(work).output();
+        // The test as it was, for a time, and without keys: the model may have written anything.
+        let test = fs::write(work.join("test.sh"), TEST).and_then(|()| {
+            Command::new("timeout")
+                .args(["10", "bash", "test.sh"])
+                .env_clear()
+                .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+                .current_dir(work)
+                .output()
+        });
         test.is_ok_and(|test| test.status.success())
     },
 }];

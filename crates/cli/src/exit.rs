@@ -39,6 +39,7 @@ impl Failure {
     pub(crate) fn code(&self) -> ExitCode {
         match self {
             Self::Config(ConfigError::NoKey { .. }) => ExitCode::from(5),
+            Self::Config(ConfigError::Model(_)) => ExitCode::from(1),
             Self::Usage(_) | Self::Config(_) => ExitCode::from(2),
             Self::Schema(_) => ExitCode::from(8),
             Self::Agent(_) | Self::Journal(_) | Self::Failed(_) => ExitCode::from(1),

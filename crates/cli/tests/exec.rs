@@ -600,9 +600,11 @@ fn the_demonstration_does_its_task_for_real() {
 fn a_build_without_models_of_its_own_says_how_to_get_them() {
     let provider = says("never asked");
     let home = Home::new(&provider);
-    for arguments in [&["model", "pull"][..], &["exec", "-m", "local/small", "Hello"]] {
+    for (arguments, expected) in
+        [(&["model", "pull"][..], 1), (&["exec", "-m", "local/small", "Hello"], 2)]
+    {
         let (code, _, err) = home.run(arguments);
-        assert_eq!(code, 2, "{err}");
+        assert_eq!(code, expected, "{err}");
         assert!(err.contains("--features local"), "{err}");
     }
 }

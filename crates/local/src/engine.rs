@@ -1,6 +1,7 @@
 //! The thread that holds a model's weights, and what it has read so far.
 
 use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -13,18 +14,21 @@ use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::model::params::LlamaModelParams;
 use llama_cpp_2::sampling::LlamaSampler;
 use llama_cpp_2::token::LlamaToken;
+use llama_cpp_2::token_type::LlamaTokenAttr;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::gguf::backend;
 
 /// How many tokens are read at a time; between two batches a reader that left is noticed.
-const BATCH: usize = 128;
+const BATCH: usize = 64;
 
 /// What a model is loaded from, and how.
 #[derive(Debug, Clone)]
 pub(crate) struct Load {
     pub(crate) path: PathBuf,
     pub(crate) window: u32,
+    /// How many tokens an answer may have, where a request does not say.
+    pub(crate) max_output: Option<u64>,
     pub(crate) threads: Option<usize>,
 }
 
@@ -68,9 +72,17 @@ impl Engine {
                 };
                 let mut next = Some((request, listener));
                 while let Some((request, listener)) = next.take().or_else(|| requests.recv().ok()) {
-                    match talk.reply(&mut mind, &request, &listener) {
-                        Ok(()) | Err(Halt::Unheard) => {}
-                        Err(Halt::Failed(error)) => listener.fail(error),
+                    mind.begin();
+                    let reply = AssertUnwindSafe(|| talk.reply(&mut mind, &request, &listener));
+                    match catch_unwind(reply) {
+                        Ok(Ok(()) | Err(Halt::Unheard)) => {}
+                        Ok(Err(Halt::Failed(error))) => listener.fail(error),
+                        Err(_) => {
+                            let message = "the model failed in a way that was not expected";
+                            listener.fail(ModelError::new(ErrorKind::Incomplete, message));
+                            // What it has read is unknown now: it is loaded anew.
+                            break;
+                        }
                     }
                 }
             }
@@ -97,7 +109,7 @@ impl Drop for Engine {
     fn drop(&mut self) {
         drop(self.jobs.take());
         if let Some(thread) = self.thread.take() {
-            // It ends at the next token: whoever listened has left.
+            // It ends after the batch of tokens it is at: whoever listened has left.
             let _ = thread.join();
         }
     }
@@ -152,7 +164,13 @@ pub(crate) struct Mind<'m> {
     batch: LlamaBatch<'static>,
     /// What the state is made of; a request that begins the same need not be read again.
     read: Vec<LlamaToken>,
-    pub(crate) usage: Usage,
+    max_output: Option<u64>,
+    /// Tokens that pieces of text by others must not become.
+    marks: Vec<String>,
+    /// What the request in hand has taken.
+    prompt: usize,
+    evaluated: usize,
+    output: usize,
 }
 
 impl<'m> Mind<'m> {
@@ -171,7 +189,46 @@ impl<'m> Mind<'m> {
             ModelError::new(ErrorKind::InvalidRequest, message)
         })?;
         let batch = LlamaBatch::new(BATCH, 1);
-        Ok(Self { model, context, batch, read: Vec::new(), usage: Usage::default() })
+        let vocab = model.vocab();
+        let is_mark = |token: &LlamaToken| vocab.attr(*token).contains(LlamaTokenAttr::UserDefined);
+        let marks = vocab.tokens().filter(is_mark).map(|token| {
+            String::from_utf8_lossy(&vocab.token_to_piece(token, true, None)).into_owned()
+        });
+        // One letter stays one letter, however it is cut.
+        let marks = marks.filter(|mark| mark.chars().count() > 1 && !mark.trim().is_empty());
+        Ok(Self {
+            model,
+            context,
+            batch,
+            read: Vec::new(),
+            max_output: load.max_output,
+            marks: marks.collect(),
+            prompt: 0,
+            evaluated: 0,
+            output: 0,
+        })
+    }
+
+    /// Begins a request.
+    fn begin(&mut self) {
+        (self.prompt, self.evaluated, self.output) = (0, 0, 0);
+    }
+
+    /// Returns how many tokens the answer may have, as far as the request or the configuration says.
+    pub(crate) fn most(&self, request: &Request) -> Option<usize> {
+        let most = request.max_output_tokens.or(self.max_output)?;
+        Some(usize::try_from(most).unwrap_or(usize::MAX))
+    }
+
+    /// Returns what the request has taken so far. What was read to weigh the tools counts too.
+    pub(crate) fn usage(&self) -> Usage {
+        let input = self.prompt.max(self.evaluated);
+        Usage {
+            input: input as u64,
+            output: self.output as u64,
+            cache_read: Some((input - self.evaluated) as u64),
+            ..Usage::default()
+        }
     }
 
     /// Returns how many tokens the model can see at once.
@@ -179,9 +236,33 @@ impl<'m> Mind<'m> {
         self.context.n_ctx() as usize
     }
 
-    /// Splits a text; `special` is whether it may name the tokens that structure a conversation.
-    pub(crate) fn tokens(&self, text: &str, special: bool) -> Vec<LlamaToken> {
-        self.model.vocab().tokenize(text.as_bytes(), false, special)
+    /// Splits a text that may name the tokens that structure a conversation.
+    pub(crate) fn own(&self, text: &str) -> Vec<LlamaToken> {
+        self.model.vocab().tokenize(text.as_bytes(), false, true)
+    }
+
+    /// Splits a text in which nothing but letters counts.
+    pub(crate) fn said(&self, text: &str) -> Vec<LlamaToken> {
+        let vocab = self.model.vocab();
+        let mut tokens = Vec::new();
+        let mut rest = text;
+        // llama.cpp finds what a vocabulary's maker defined in any text, so each such mark is cut.
+        while let Some(cut) = self.first_mark(rest) {
+            let (piece, after) = rest.split_at(cut);
+            tokens.extend(vocab.tokenize(piece.as_bytes(), false, false));
+            rest = after;
+        }
+        tokens.extend(vocab.tokenize(rest.as_bytes(), false, false));
+        tokens
+    }
+
+    /// Returns where the first mark of a text is to be cut: behind its first letter.
+    fn first_mark(&self, text: &str) -> Option<usize> {
+        let places = self
+            .marks
+            .iter()
+            .filter_map(|mark| Some(text.find(mark.as_str())? + mark.chars().next()?.len_utf8()));
+        places.min()
     }
 
     /// Returns what a conversation begins with, where the model wants something.
@@ -191,12 +272,11 @@ impl<'m> Mind<'m> {
     }
 
     /// Reads tokens, so that what comes next can be asked for. What begins as what was read last is
-    /// not read again; returns how many tokens that were.
-    pub(crate) fn read(
-        &mut self,
-        tokens: &[LlamaToken],
-        listener: &Listener,
-    ) -> Result<usize, Halt> {
+    /// not read again.
+    pub(crate) fn read(&mut self, tokens: &[LlamaToken], listener: &Listener) -> Result<(), Halt> {
+        if tokens.is_empty() {
+            return Err(Halt::failed(ErrorKind::InvalidRequest, "there is nothing to answer"));
+        }
         if tokens.len() >= self.window() {
             let message = format!(
                 "the conversation has {} tokens, the model sees {}",
@@ -213,10 +293,12 @@ impl<'m> Mind<'m> {
             self.context.clear_kv_cache();
         }
         self.read.truncate(kept);
+        self.prompt = self.prompt.max(tokens.len());
+        self.evaluated += tokens.len() - kept;
         for chunk in tokens.get(kept..).unwrap_or_default().chunks(BATCH) {
             self.advance(chunk, listener)?;
         }
-        Ok(kept)
+        Ok(())
     }
 
     /// Forgets what comes after some tokens; tells whether the model can.
@@ -287,7 +369,7 @@ impl<'m> Mind<'m> {
     ) -> Result<Stop, Halt> {
         for _ in 0..most {
             let token = self.choose(sampler)?;
-            self.usage.output += 1;
+            self.output += 1;
             if self.model.vocab().is_eog(token) {
                 return Ok(Stop::Said);
             }

@@ -41,6 +41,10 @@ impl Header {
         let architecture = string("general.architecture").ok_or_else(|| {
             wrong(ErrorKind::InvalidRequest, "it does not say which model it is".to_owned())
         })?;
+        if NO_CONVERSATION.iter().any(|family| architecture.starts_with(family)) {
+            let what = format!("a model of the family {architecture} cannot converse");
+            return Err(wrong(ErrorKind::InvalidRequest, what));
+        }
         let length = file.find_key(&format!("{architecture}.context_length"));
         let has_length = length >= 0 && file.kv_type(length) == U32;
         Ok(Self {
@@ -50,6 +54,21 @@ impl Header {
         })
     }
 }
+
+/// Families that embed, encode, see or hear; llama.cpp ends the process when they are asked to write.
+const NO_CONVERSATION: [&str; 11] = [
+    "bert",
+    "clip",
+    "eurobert",
+    "gemma-embedding",
+    "jina-bert",
+    "llama-embed",
+    "modern-bert",
+    "neo-bert",
+    "nomic-bert",
+    "t5",
+    "wavtokenizer",
+];
 
 /// The types of values, as the format numbers them.
 const U32: u32 = 4;

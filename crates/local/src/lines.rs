@@ -24,7 +24,7 @@ use bowline_llm::{
 use llama_cpp_2::sampling::LlamaSampler;
 use llama_cpp_2::token::LlamaToken;
 
-use crate::engine::{Halt, Listener, Mind, Talk};
+use crate::engine::{Halt, Listener, Mind, Stop, Talk};
 use crate::grammar;
 use crate::model::made_id;
 use crate::text::Text;
@@ -56,7 +56,6 @@ impl Talk for Lines {
         request: &Request,
         listener: &Listener,
     ) -> Result<(), Halt> {
-        mind.usage = Usage::default();
         let offered = request.tools.specs();
         let offered: Vec<&Form> =
             FORMS.iter().filter(|form| offered.iter().any(|spec| spec.name == form.tool)).collect();
@@ -64,7 +63,7 @@ impl Talk for Lines {
         let mut dialogue = Dialogue::of(&request.messages);
         let prompt = loop {
             let prompt = format!("{examples}{}", dialogue.text());
-            let length = mind.tokens(&prompt, false).len() + MOST;
+            let length = mind.said(&prompt).len() + MOST;
             // What was said long ago goes first.
             if length < mind.window() || !dialogue.drop_oldest() {
                 break prompt;
@@ -82,20 +81,17 @@ impl Talk for Lines {
                     && !last.failed.iter().any(|failed| failed == form.tool)
             })
             .collect();
-        let message = if last.has_result || last.calls >= CALLS || possible.is_empty() {
-            let most = request.max_output_tokens.map_or(MOST, |most| most as usize).min(MOST);
-            self.answer(mind, &prompt, most, listener)?
+        let (message, stop) = if last.has_result || last.calls >= CALLS || possible.is_empty() {
+            let most = mind.most(request).unwrap_or(MOST);
+            answer(mind, &prompt, most, listener)?
         } else {
-            self.call(mind, &Ask { prompt, examples, offered, possible, copied }, listener)?
-        };
-        let stop = match message.tool_calls().next() {
-            Some(_) => StopReason::ToolUse,
-            None => StopReason::EndTurn,
+            let ask = Ask { prompt, examples, offered, possible, copied };
+            (self.call(mind, &ask, listener)?, StopReason::ToolUse)
         };
         listener.tell(StreamEvent::Done(Box::new(Response {
             message,
             stop,
-            usage: Some(mind.usage),
+            usage: Some(mind.usage()),
             wasted: Usage::default(),
             model: None,
         })));
@@ -112,36 +108,38 @@ struct Ask<'a> {
     copied: Copied<'a>,
 }
 
-impl Lines {
-    fn answer(
-        &self,
-        mind: &mut Mind<'_>,
-        prompt: &str,
-        most: usize,
-        listener: &Listener,
-    ) -> Result<AssistantMessage, Halt> {
-        let prompt = format!("{prompt}Answer:");
-        read(mind, &prompt, listener)?;
-        // A tiny model likes to say things again and again; copying from the request it must be able to.
-        let dry = LlamaSampler::dry(mind.model, 0.8, 1.75, 8, -1, ["\n"]);
-        let grammar = grammar::sampler(mind.model, "root ::= \" \" [^\\n]* [^\\n:] \"\\n\"\n")?;
-        let mut sampler = LlamaSampler::chain_simple([grammar, dry, LlamaSampler::greedy()]);
-        let mut text = Text::default();
-        let mut has_begun = false;
-        mind.write(&mut sampler, most, listener, |bytes| {
-            let piece = text.push(bytes);
-            let is_end = piece.contains('\n');
-            let piece = piece.trim_end_matches('\n');
-            let piece = if has_begun { piece } else { piece.trim_start() };
-            if !piece.is_empty() {
-                has_begun = true;
-                listener.tell(StreamEvent::TextDelta(piece.to_owned()));
-            }
-            !is_end
-        })?;
-        Ok(AssistantMessage::text(text.whole().trim()))
-    }
+/// Lets the model answer.
+fn answer(
+    mind: &mut Mind<'_>,
+    prompt: &str,
+    most: usize,
+    listener: &Listener,
+) -> Result<(AssistantMessage, StopReason), Halt> {
+    mind.read(&tokens(mind, &format!("{prompt}Answer:")), listener)?;
+    // A tiny model likes to say things again and again.
+    let dry = LlamaSampler::dry(mind.model, 0.8, 1.75, 8, MOST as i32, ["\n"]);
+    let grammar = grammar::sampler(mind.model, "root ::= \" \" [^\\n]* [^\\n:] \"\\n\"\n")?;
+    let mut sampler = LlamaSampler::chain_simple([grammar, dry, LlamaSampler::greedy()]);
+    let mut text = Text::default();
+    let mut told = String::new();
+    let stop = mind.write(&mut sampler, most.min(MOST), listener, |bytes| {
+        text.push(bytes);
+        // Spaces at the end are told once something follows them.
+        let line = text.whole().trim();
+        if let Some(more) = line.strip_prefix(told.as_str()).filter(|more| !more.is_empty()) {
+            listener.tell(StreamEvent::TextDelta(more.to_owned()));
+            told = line.to_owned();
+        }
+        !text.whole().ends_with('\n')
+    })?;
+    // That an answer has no more than so many tokens is the nature of this way to converse; what the
+    // request or the window bounds was cut.
+    let is_cut = stop == Stop::Length && mind.usage().output < MOST as u64;
+    let stop = if is_cut { StopReason::MaxTokens } else { StopReason::EndTurn };
+    Ok((AssistantMessage::text(told), stop))
+}
 
+impl Lines {
     fn call(
         &mut self,
         mind: &mut Mind<'_>,
@@ -149,18 +147,19 @@ impl Lines {
         listener: &Listener,
     ) -> Result<AssistantMessage, Halt> {
         let form = self.choose_form(mind, ask, listener)?;
-        let prompt = format!("{}Call:", ask.prompt);
-        read(mind, &prompt, listener)?;
+        mind.read(&tokens(mind, &format!("{}Call:", ask.prompt)), listener)?;
         let grammar = grammar::sampler(mind.model, &ask.copied.grammar(form))?;
         let mut sampler = LlamaSampler::chain_simple([grammar, LlamaSampler::greedy()]);
         let mut line = Vec::new();
-        mind.write(&mut sampler, MOST, listener, |bytes| {
+        // The grammar has an end.
+        mind.write(&mut sampler, usize::MAX, listener, |bytes| {
             line.extend_from_slice(bytes);
             !line.ends_with(b"\n")
         })?;
         let line = String::from_utf8_lossy(&line);
         let arguments = ask.copied.arguments(form, line.trim()).ok_or_else(|| {
-            Halt::failed(ErrorKind::Incomplete, format!("the model broke off: {line:?}"))
+            let message = format!("the call does not fit into the window: {line:?}");
+            Halt::failed(ErrorKind::ContextOverflow, message)
         })?;
         let call = ToolCall { id: made_id(), name: form.tool.to_owned(), arguments };
         listener.tell(StreamEvent::ToolCallDelta {
@@ -178,22 +177,19 @@ impl Lines {
         ask: &Ask<'_>,
         listener: &Listener,
     ) -> Result<&'static Form, Halt> {
-        let openings: Vec<LlamaToken> = ask
-            .offered
-            .iter()
-            .filter_map(|form| mind.tokens(&format!(" {}", form.shown), false).first().copied())
-            .collect();
+        if let [only] = &*ask.possible {
+            return Ok(only);
+        }
         let names: Vec<&'static str> = ask.offered.iter().map(|form| form.tool).collect();
         let habits = match &self.habits {
             Some((of, habits)) if *of == names => habits.clone(),
             Some(_) | None => {
-                let habits = habits(mind, &ask.examples, &openings, listener)?;
+                let habits = habits(mind, ask, listener)?;
                 self.habits = Some((names, habits.clone()));
                 habits
             }
         };
-        read(mind, &format!("{}Call:", ask.prompt), listener)?;
-        let likelihoods = mind.likelihoods(&openings);
+        let likelihoods = likelihoods(mind, &ask.prompt, &ask.offered, listener)?;
         let gains = likelihoods.iter().zip(&habits).map(|(now, ever)| now - ever);
         ask.offered
             .iter()
@@ -205,31 +201,40 @@ impl Lines {
     }
 }
 
-/// Measures how likely the model finds each opening when nothing is asked.
-fn habits(
-    mind: &mut Mind<'_>,
-    examples: &str,
-    openings: &[LlamaToken],
-    listener: &Listener,
-) -> Result<Vec<f32>, Halt> {
-    let mut sums = vec![0.0; openings.len()];
+/// Measures how likely the model finds each form when nothing is asked.
+fn habits(mind: &mut Mind<'_>, ask: &Ask<'_>, listener: &Listener) -> Result<Vec<f32>, Halt> {
+    let mut sums = vec![0.0; ask.offered.len()];
     for question in NO_QUESTIONS {
-        read(mind, &format!("{examples}User: {question}\nCall:"), listener)?;
-        for (sum, likelihood) in sums.iter_mut().zip(mind.likelihoods(openings)) {
+        let prompt = format!("{}User: {question}\n", ask.examples);
+        let likelihoods = likelihoods(mind, &prompt, &ask.offered, listener)?;
+        for (sum, likelihood) in sums.iter_mut().zip(likelihoods) {
             *sum += likelihood / NO_QUESTIONS.len() as f32;
         }
     }
     Ok(sums)
 }
 
-/// Reads a prompt, and counts it.
-fn read(mind: &mut Mind<'_>, prompt: &str, listener: &Listener) -> Result<(), Halt> {
-    let mut tokens = mind.tokens(prompt, false);
-    if let Some(beginning) = mind.beginning() {
-        tokens.insert(0, beginning);
-    }
-    let kept = mind.read(&tokens, listener)?;
-    mind.usage.input = tokens.len() as u64;
-    mind.usage.cache_read = Some(kept as u64);
-    Ok(())
+/// Measures how likely the model goes on with each form, at the first token in which they differ.
+fn likelihoods(
+    mind: &mut Mind<'_>,
+    prompt: &str,
+    forms: &[&Form],
+    listener: &Listener,
+) -> Result<Vec<f32>, Halt> {
+    let texts: Vec<Vec<LlamaToken>> =
+        forms.iter().map(|form| tokens(mind, &format!("{prompt}Call: {}", form.shown))).collect();
+    let Some(first) = texts.first() else { return Ok(Vec::new()) };
+    let is_same = |n: &usize| texts.iter().all(|text| text.get(*n) == first.get(*n));
+    let same = (0..first.len()).take_while(is_same).count();
+    mind.read(first.get(..same).unwrap_or_default(), listener)?;
+    let openings: Vec<LlamaToken> =
+        texts.iter().filter_map(|text| text.get(same).copied()).collect();
+    Ok(mind.likelihoods(&openings))
+}
+
+/// Splits a prompt, with what the model wants at the beginning.
+fn tokens(mind: &Mind<'_>, prompt: &str) -> Vec<LlamaToken> {
+    let mut tokens: Vec<LlamaToken> = mind.beginning().into_iter().collect();
+    tokens.extend(mind.said(prompt));
+    tokens
 }

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use bowline_llm::{CallId, Model, ModelError, ModelInfo, ModelStream, Request};
+use bowline_llm::{CallId, Model, ModelError, ModelInfo, ModelStream, Request, StreamEvent};
 use futures::stream;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
@@ -51,7 +51,7 @@ pub struct Config {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// In plain lines, with the tools `read`, `list`, `grep` and `write` only, and without a system
-    /// text: its file has no chat template with tools, or one whose calls are not known here.
+    /// text: its file has no chat template with tools, or one that is not understood here.
     Lines,
     /// As its chat template says, with all tools.
     Template,
@@ -67,14 +67,11 @@ impl LocalModel {
     /// Opens a file. Only what it says of itself is read.
     ///
     /// # Errors
-    /// If the file is not there, is no GGUF, or its chat template cannot be read.
+    /// If the file is not there, is no GGUF, or is of a kind that cannot converse.
     pub fn open(path: &Path, config: Config) -> Result<Self, ModelError> {
         let header = Header::read(path)?;
         let Config { mut info, threads } = config;
-        let template = match &header.chat_template {
-            Some(source) => Template::of(source)?,
-            None => None,
-        };
+        let template = header.chat_template.as_deref().and_then(Template::of);
         let (way, usual) = match template {
             Some(_) => (Way::Template, TEMPLATE_WINDOW),
             None => (Way::Lines, LINES_WINDOW),
@@ -83,7 +80,8 @@ impl LocalModel {
         let wanted = info.context_window.and_then(|window| u32::try_from(window).ok());
         let window = wanted.unwrap_or(usual).min(trained);
         info.context_window = Some(u64::from(window));
-        let load = Load { path: path.to_owned(), window, threads };
+        let max_output = info.max_output_tokens;
+        let load = Load { path: path.to_owned(), window, max_output, threads };
         let engine = match template {
             Some(template) => Engine::start(load, template)?,
             None => Engine::start(load, Lines::default())?,
@@ -105,24 +103,30 @@ impl Model for LocalModel {
     fn stream(&self, request: Request) -> ModelStream {
         let start = Stage::Unasked(Arc::clone(&self.engine), request);
         Box::pin(stream::unfold(start, async |stage| {
-            let (mut events, engine) = match stage {
+            let mut hearing = match stage {
                 Stage::Unasked(engine, request) => {
                     let (sender, events) = mpsc::unbounded_channel();
                     engine.ask(request, Listener(sender));
-                    (events, engine)
+                    Hearing { events, _engine: engine }
                 }
-                Stage::Hearing(events, engine) => (events, engine),
+                Stage::Hearing(hearing) => hearing,
             };
-            let event = events.recv().await?;
-            Some((event, Stage::Hearing(events, engine)))
+            let event = hearing.events.recv().await?;
+            Some((event, Stage::Hearing(hearing)))
         }))
     }
 }
 
-enum Stage<E = Result<bowline_llm::StreamEvent, ModelError>> {
+enum Stage {
     Unasked(Arc<Engine>, Request),
-    // The receiver is dropped first: it is what tells the engine to stop.
-    Hearing(UnboundedReceiver<E>, Arc<Engine>),
+    Hearing(Hearing),
+}
+
+/// A reply in the middle. Its fields are dropped in this order: the engine ends what nobody hears, and
+/// if this was its last owner waits for that.
+struct Hearing {
+    events: UnboundedReceiver<Result<StreamEvent, ModelError>>,
+    _engine: Arc<Engine>,
 }
 
 /// Makes an id for a call: models in the process give none, and a session may meet several of them.

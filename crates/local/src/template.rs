@@ -7,8 +7,8 @@ mod format;
 mod render;
 
 use bowline_llm::{
-    AssistantMessage, AssistantPart, ErrorKind, ModelError, Reasoning, Request, Response,
-    StopReason, StreamEvent, ToolCall, Usage,
+    AssistantMessage, AssistantPart, ErrorKind, Reasoning, Request, Response, StopReason,
+    StreamEvent, ToolBlock, ToolCall, Usage,
 };
 use llama_cpp_2::sampling::LlamaSampler;
 use llama_cpp_2::token::LlamaToken;
@@ -17,29 +17,27 @@ use crate::engine::{Halt, Listener, Mind, Stop, Talk};
 use crate::grammar;
 use crate::model::made_id;
 use crate::text::Text;
-use format::Format;
+use format::{Format, Written};
 use render::{Piece, Renderer};
 
 /// How many tokens an answer may have where nobody says.
-const MOST: usize = 4096;
+const MOST: usize = 8192;
 
 /// A chat template that knows tools.
 #[derive(Debug)]
 pub(crate) struct Template {
     renderer: Renderer,
     format: Format,
+    /// The grammar of the tools that were offered last.
+    grammar: Option<(ToolBlock, String)>,
 }
 
 impl Template {
-    /// Reads a template; `None` if it knows no tools, or writes calls in a way that is not known
-    /// here.
-    ///
-    /// # Errors
-    /// If it is no template.
-    pub(crate) fn of(source: &str) -> Result<Option<Self>, ModelError> {
-        let renderer = Renderer::new(source)?;
-        let format = renderer.knows_tools().then(|| Format::of(source)).flatten();
-        Ok(format.map(|format| Self { renderer, format }))
+    /// Reads a template; `None` if it knows no tools, writes calls in a way that is not known here, or
+    /// cannot be read.
+    pub(crate) fn of(source: &str) -> Option<Self> {
+        let renderer = Renderer::new(source).ok().filter(Renderer::knows_tools)?;
+        Some(Self { renderer, format: Format::of(source)?, grammar: None })
     }
 }
 
@@ -50,62 +48,77 @@ impl Talk for Template {
         request: &Request,
         listener: &Listener,
     ) -> Result<(), Halt> {
-        mind.usage = Usage::default();
         let prompt = self.prompt(mind, request)?;
-        let kept = mind.read(&prompt.tokens, listener)?;
-        mind.usage.input = prompt.tokens.len() as u64;
-        mind.usage.cache_read = Some(kept as u64);
-        let most = request.max_output_tokens.map_or(MOST, |most| most as usize);
-        let mut saying = Saying::new(listener, prompt.is_thinking);
-        let mut free = sampler();
+        mind.read(&prompt.tokens, listener)?;
+        let most = mind.most(request).unwrap_or(MOST);
         let has_tools = !request.tools.specs().is_empty();
+        let mut saying = Saying::new(listener, has_tools.then_some(self.format));
+        saying.is_thinking = prompt.is_thinking;
+        let mut free = sampler();
         let stop = mind.write(&mut free, most, listener, |bytes| {
-            saying.push(bytes, has_tools.then_some(self.format));
-            !saying.has_begun_call
+            saying.push(bytes);
+            saying.call.is_none()
         })?;
-        let mut calls = Vec::new();
+        saying.end();
         let mut stop = match stop {
             Stop::Said | Stop::Wanted => StopReason::EndTurn,
             Stop::Length => StopReason::MaxTokens,
         };
-        if saying.has_begun_call {
-            // What came after the beginning of the call was not held to the grammar yet.
-            let said = saying.before_call().to_owned();
-            let opening = format!("{said}{}", self.format.opening());
-            let mut tokens = prompt.tokens;
-            tokens.extend(mind.tokens(&opening, true));
-            mind.read(&tokens, listener)?;
-            let left = most.saturating_sub(mind.usage.output as usize).max(1);
-            let grammar = self.format.grammar(request.tools.specs())?;
-            let held = grammar::sampler(mind.model, &grammar)?;
-            let mut held = LlamaSampler::chain_simple([held, sampler()]);
-            let mut text = Text::default();
-            text.push(self.format.opening().as_bytes());
-            let end = mind.write(&mut held, left, listener, |bytes| {
-                text.push(bytes);
-                true
-            })?;
-            match self.format.calls(text.whole()) {
-                Some(found) => calls = found,
-                None if end == Stop::Length => stop = StopReason::MaxTokens,
-                None => {
-                    let message = format!("the model broke off: {:?}", text.whole());
-                    return Err(Halt::failed(ErrorKind::Incomplete, message));
-                }
-            }
-        }
-        if !calls.is_empty() {
-            stop = StopReason::ToolUse;
+        let mut calls = Vec::new();
+        if let Some(said) = saying.before_call() {
+            let left = most.saturating_sub(mind.usage().output as usize).max(1);
+            let written = self.calls(mind, request, &prompt, said, left, listener)?;
+            // Calls that are whole stand, also where the one after them was cut.
+            stop = if written.is_empty() { StopReason::MaxTokens } else { StopReason::ToolUse };
+            calls = written;
         }
         let message = saying.message(calls);
         listener.tell(StreamEvent::Done(Box::new(Response {
             message,
             stop,
-            usage: Some(mind.usage),
+            usage: Some(mind.usage()),
             wasted: Usage::default(),
             model: None,
         })));
         Ok(())
+    }
+}
+
+impl Template {
+    /// Lets the model write its calls, held to the grammar of the tools, after what it has said.
+    fn calls(
+        &mut self,
+        mind: &mut Mind<'_>,
+        request: &Request,
+        prompt: &Prompt,
+        said: &str,
+        most: usize,
+        listener: &Listener,
+    ) -> Result<Vec<Written>, Halt> {
+        // What came after the beginning of the call was not held to the grammar yet.
+        let mut tokens = prompt.tokens.clone();
+        tokens.extend(mind.own(&format!("{said}{}", self.format.opening())));
+        mind.read(&tokens, listener)?;
+        let grammar = match self.grammar.take() {
+            Some((tools, grammar)) if tools == request.tools => grammar,
+            Some(_) | None => self.format.grammar(mind.model, request.tools.specs())?,
+        };
+        let held = grammar::sampler(mind.model, &grammar)?;
+        self.grammar = Some((request.tools.clone(), grammar));
+        let mut held = LlamaSampler::chain_simple([held, sampler()]);
+        let mut text = Text::default();
+        text.push(self.format.opening().as_bytes());
+        let stop = mind.write(&mut held, most, listener, |bytes| {
+            text.push(bytes);
+            true
+        })?;
+        let calls = self.format.calls(text.whole());
+        // A model may end only where the grammar does.
+        if calls.is_empty() && stop != Stop::Length {
+            let message = format!("the model broke off: {:?}", text.whole());
+            return Err(Halt::failed(ErrorKind::Incomplete, message));
+        }
+        Ok(calls)
     }
 }
 
@@ -135,9 +148,9 @@ impl Template {
         }
         for piece in &pieces {
             match piece {
-                Piece::Own(text) => tokens.extend(mind.tokens(text, true)),
+                Piece::Own(text) => tokens.extend(mind.own(text)),
                 // Nobody but the template may end a turn or begin another.
-                Piece::Said(text) => tokens.extend(mind.tokens(text, false)),
+                Piece::Said(text) => tokens.extend(mind.said(text)),
             }
         }
         let is_thinking =
@@ -160,108 +173,142 @@ const THINK: &str = "<think>";
 const THOUGHT: &str = "</think>";
 
 /// What the model has said so far, and how much of it was told.
+///
+/// What is told and what the message holds in the end are the same: without space around it.
 struct Saying<'a> {
     listener: &'a Listener,
+    /// How a call is found, where there may be one.
+    format: Option<Format>,
     text: Text,
     is_thinking: bool,
-    /// Where the reasoning ends in the text, once it has.
-    thought: usize,
-    told: usize,
+    /// Where what is not sorted yet begins.
+    sorted: usize,
+    /// Where the text begins: after the reasoning.
+    start: usize,
+    /// Where a call begins.
     call: Option<usize>,
-    has_begun_call: bool,
+    reasoning: Told,
+    answer: Told,
+}
+
+/// A text that was told bit by bit.
+#[derive(Debug, Default)]
+struct Told {
+    text: String,
+    /// Space that is told once something follows it.
+    space: String,
+}
+
+impl Told {
+    /// Takes more; returns what is to be told now.
+    fn add(&mut self, more: &str) -> Option<String> {
+        let more = if self.text.is_empty() { more.trim_start() } else { more };
+        let words = more.trim_end();
+        if words.is_empty() {
+            self.space.push_str(if self.text.is_empty() { "" } else { more });
+            return None;
+        }
+        let told = format!("{}{words}", self.space);
+        self.text.push_str(&told);
+        self.space = more.get(words.len()..).unwrap_or_default().to_owned();
+        Some(told)
+    }
 }
 
 impl<'a> Saying<'a> {
-    fn new(listener: &'a Listener, is_thinking: bool) -> Self {
+    fn new(listener: &'a Listener, format: Option<Format>) -> Self {
         Self {
             listener,
+            format,
             text: Text::default(),
-            is_thinking,
-            thought: 0,
-            told: 0,
+            is_thinking: false,
+            sorted: 0,
+            start: 0,
             call: None,
-            has_begun_call: false,
+            reasoning: Told::default(),
+            answer: Told::default(),
         }
     }
 
-    fn push(&mut self, bytes: &[u8], format: Option<Format>) {
+    fn push(&mut self, bytes: &[u8]) {
         self.text.push(bytes);
-        let whole = self.text.whole();
-        if self.thought == 0 && self.told == 0 && whole.trim_start().starts_with(THINK) {
-            self.is_thinking = true;
-            self.told = whole.find(THINK).unwrap_or(0) + THINK.len();
+        self.sort(false);
+    }
+
+    /// Takes what was kept back because more might have come.
+    fn end(&mut self) {
+        self.sort(true);
+    }
+
+    fn sort(&mut self, is_over: bool) {
+        if self.sorted == 0 && !self.is_thinking {
+            let begin = self.text.whole().trim_start();
+            if begin.starts_with(THINK) {
+                self.is_thinking = true;
+                self.sorted = self.text.whole().len() - begin.len() + THINK.len();
+            } else if !is_over && THINK.starts_with(begin) {
+                return;
+            }
         }
         if self.is_thinking {
-            let from = self.told;
-            let rest = whole.get(from..).unwrap_or_default();
-            match rest.find(THOUGHT) {
-                Some(end) => {
-                    self.tell_reasoning(from, from + end);
-                    self.is_thinking = false;
-                    self.thought = from + end;
-                    self.told = from + end + THOUGHT.len();
-                }
-                None => {
-                    let end = from + rest.len() - held_back(rest, THOUGHT);
-                    self.tell_reasoning(from, end);
-                    self.told = end;
-                    return;
-                }
-            }
+            self.sort_reasoning(is_over);
         }
-        let whole = self.text.whole();
-        let rest = whole.get(self.told..).unwrap_or_default();
-        let found = format.and_then(|format| format.find_call(whole, self.told));
-        let end = match (found, format) {
-            (Some(call), _) => {
-                self.call = Some(call);
-                self.has_begun_call = true;
-                call.max(self.told)
+        if !self.is_thinking && self.call.is_none() {
+            self.sort_answer(is_over);
+        }
+    }
+
+    fn sort_reasoning(&mut self, is_over: bool) {
+        let rest = self.text.whole().get(self.sorted..).unwrap_or_default();
+        let (end, next) = match rest.find(THOUGHT) {
+            Some(end) => {
+                self.is_thinking = false;
+                (end, end + THOUGHT.len())
             }
-            (None, Some(format)) => self.told + rest.len() - held_back(rest, format.trigger()),
-            (None, None) => self.told + rest.len(),
+            None => {
+                let kept = if is_over { 0 } else { held_back(rest, THOUGHT) };
+                (rest.len() - kept, rest.len() - kept)
+            }
         };
-        // An opening tag of reasoning may still come.
-        let is_open = self.told == 0 && THINK.starts_with(whole.trim_start());
-        if end > self.told && !is_open {
-            let text = whole.get(self.told..end).unwrap_or_default();
-            self.listener.tell(StreamEvent::TextDelta(text.to_owned()));
-            self.told = end;
+        if let Some(text) = self.reasoning.add(rest.get(..end).unwrap_or_default()) {
+            self.listener.tell(StreamEvent::ReasoningDelta(text));
         }
+        self.sorted += next;
+        self.start = self.sorted;
     }
 
-    fn tell_reasoning(&self, from: usize, to: usize) {
-        let text = self.text.whole().get(from..to).unwrap_or_default();
-        if !text.is_empty() {
-            self.listener.tell(StreamEvent::ReasoningDelta(text.to_owned()));
+    fn sort_answer(&mut self, is_over: bool) {
+        let whole = self.text.whole();
+        self.call = self.format.and_then(|format| format.find_call(whole, self.start));
+        let kept = match self.format {
+            Some(format) if !is_over => {
+                held_back(whole.get(self.sorted..).unwrap_or_default(), format.trigger())
+            }
+            Some(_) | None => 0,
+        };
+        let end = self.call.unwrap_or(whole.len() - kept).max(self.sorted);
+        if let Some(text) = self.answer.add(whole.get(self.sorted..end).unwrap_or_default()) {
+            self.listener.tell(StreamEvent::TextDelta(text));
         }
+        self.sorted = end;
     }
 
-    fn before_call(&self) -> &str {
-        self.call.and_then(|call| self.text.whole().get(..call)).unwrap_or_default()
+    /// Returns all that stands before a call, if there is one.
+    fn before_call(&self) -> Option<&str> {
+        self.text.whole().get(..self.call?)
     }
 
     /// Puts the reply together.
-    fn message(&self, calls: Vec<(String, String)>) -> AssistantMessage {
-        let whole = self.text.whole();
-        let said = self.call.and_then(|call| whole.get(..call)).unwrap_or(whole);
-        let (reasoning, text) = if self.thought > 0 {
-            said.split_once(THOUGHT).unwrap_or(("", said))
-        } else if self.is_thinking {
-            (said, "")
-        } else {
-            ("", said)
-        };
-        let reasoning = reasoning.trim_start().trim_start_matches(THINK).trim();
+    fn message(self, calls: Vec<Written>) -> AssistantMessage {
         let mut content = Vec::new();
-        if !reasoning.is_empty() {
-            let reasoning = Reasoning { text: reasoning.to_owned(), payload: None };
+        if !self.reasoning.text.is_empty() {
+            let reasoning = Reasoning { text: self.reasoning.text, payload: None };
             content.push(AssistantPart::Reasoning(reasoning));
         }
-        if !text.trim().is_empty() {
-            content.push(AssistantPart::Text(text.trim().to_owned()));
+        if !self.answer.text.is_empty() {
+            content.push(AssistantPart::Text(self.answer.text));
         }
-        content.extend(calls.into_iter().map(|(name, arguments)| {
+        content.extend(calls.into_iter().map(|Written { name, arguments }| {
             AssistantPart::ToolCall(ToolCall { id: made_id(), name, arguments })
         }));
         AssistantMessage { content }

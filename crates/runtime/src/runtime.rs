@@ -73,7 +73,8 @@ impl Runtime {
     }
 
     /// Picks the model: the one that is asked for, else the configured one, else that of a key in
-    /// the environment, else one of a local server. Only for the last anybody is asked anything.
+    /// the environment, else one of a local server, else one in this process. Nobody is asked anything
+    /// but local servers.
     ///
     /// # Errors
     /// [`ConfigError`] if there is none, or its name is none.

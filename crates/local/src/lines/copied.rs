@@ -8,6 +8,9 @@ use super::forms::{Form, Source};
 /// How many words of a request are looked at.
 const WORDS: usize = 200;
 
+/// How many words may be the first of a text: more make a grammar slow.
+const STARTS: usize = 40;
+
 /// How many words are searched for at most.
 const LONGEST: usize = 6;
 
@@ -113,8 +116,6 @@ pub(super) struct Copied<'a> {
     is_question: bool,
     /// Files that the request names.
     named: Vec<&'a str>,
-    /// Files that were listed.
-    listed: Vec<&'a str>,
     /// Folders that the request names, and the one in which work is done.
     folders: Vec<&'a str>,
     /// What stands in quotes.
@@ -132,8 +133,7 @@ impl<'a> Copied<'a> {
             folders: folders(&words),
             quoted: quoted(&turn.user),
             named,
-            listed: turn.listed.iter().map(String::as_str).collect(),
-            is_question: turn.user.contains('?'),
+            is_question: turn.user.split('"').step_by(2).any(|unquoted| unquoted.contains('?')),
             words,
         }
     }
@@ -143,7 +143,7 @@ impl<'a> Copied<'a> {
     /// is about that file. Once a call has failed, only what cannot be filled is left out.
     pub(super) fn suggests(&self, form: &Form, has_failed: bool) -> bool {
         let can_fill = form.arguments.iter().all(|argument| match argument.source {
-            Source::File => !self.named.is_empty() || !self.listed.is_empty(),
+            Source::File => !self.named.is_empty(),
             Source::NewFile => !self.named.is_empty() && !self.is_question,
             Source::Folder => true,
             Source::Pattern => !self.quoted.is_empty() || !self.runs(Source::Pattern).is_empty(),
@@ -169,8 +169,7 @@ impl<'a> Copied<'a> {
         for (n, argument) in form.arguments.iter().enumerate() {
             let runs = self.runs(argument.source);
             let texts: Vec<&str> = match argument.source {
-                Source::File => self.named.iter().chain(&self.listed).copied().collect(),
-                Source::NewFile => self.named.clone(),
+                Source::File | Source::NewFile => self.named.clone(),
                 Source::Folder => self.folders.clone(),
                 Source::Pattern | Source::Text if !self.quoted.is_empty() => self.quoted.clone(),
                 Source::Pattern | Source::Text => runs.iter().map(String::as_str).collect(),
@@ -195,7 +194,7 @@ impl<'a> Copied<'a> {
         let part = part.unwrap_or_default();
         let is_common = |word: &&str| COMMON.contains(&bare(word).to_ascii_lowercase().as_str());
         let runs: Vec<&[&str]> = match source {
-            Source::Pattern => (0..part.len())
+            Source::Pattern => (0..part.len().min(STARTS))
                 .flat_map(|start| {
                     (start + 1..=part.len().min(start + LONGEST)).map(move |end| (start, end))
                 })
@@ -207,7 +206,7 @@ impl<'a> Copied<'a> {
             Source::Text | Source::File | Source::NewFile | Source::Folder => {
                 let end = part.iter().rposition(|word| !LEADING.contains(&bare(word)));
                 let end = end.map_or(0, |last| last + 1);
-                (0..end).filter_map(|start| part.get(start..end)).collect()
+                (0..end.min(STARTS)).filter_map(|start| part.get(start..end)).collect()
             }
         };
         let texts = runs.into_iter().map(|run| bare(&run.join(" ")).to_owned());

@@ -29,8 +29,6 @@ pub(super) struct Turn {
     pub(super) has_result: bool,
     /// The tools whose calls failed.
     pub(super) failed: Vec<String>,
-    /// The files that were listed.
-    pub(super) listed: Vec<String>,
 }
 
 impl Dialogue {
@@ -112,7 +110,7 @@ impl Dialogue {
         let between = form.map_or(" / ", |form| form.between);
         let shown = match result.name.as_str() {
             "grep" if !result.is_error => with_places(&text),
-            _ => text.clone(),
+            _ => text,
         };
         self.line("Call", &line);
         self.line("Result", shortened(&one_line(&shown, between)));
@@ -122,10 +120,6 @@ impl Dialogue {
             turn.failed.push(result.name.clone());
         } else {
             turn.has_result = true;
-        }
-        if result.name == "list" {
-            let files = text.lines().map(str::trim).filter(|line| !line.ends_with('/'));
-            turn.listed.extend(files.map(str::to_owned));
         }
     }
 

@@ -27,9 +27,9 @@ pub(super) struct Argument {
 /// Where an argument is copied from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// A file that the request names, or that a list showed.
-    File,
     /// A file that the request names.
+    File,
+    /// A file that the request names, unless it is a question.
     NewFile,
     /// A folder that the request names, or the one in which work is done.
     Folder,

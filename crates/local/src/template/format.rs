@@ -2,11 +2,13 @@
 
 use bowline_llm::{ErrorKind, ToolSpec};
 use llama_cpp_2::json_schema_to_grammar;
+use llama_cpp_2::model::LlamaModel;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::engine::Halt;
+use crate::grammar;
 
 /// How a family of models writes its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +22,15 @@ pub(super) enum Format {
 }
 
 /// One call as it is written.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Written {
+    pub(super) name: String,
+    pub(super) arguments: String,
+}
+
+/// The JSON of a call.
 #[derive(Deserialize)]
-struct Written<'a> {
+struct Call<'a> {
     name: String,
     #[serde(borrow, alias = "parameters")]
     arguments: &'a RawValue,
@@ -32,7 +41,10 @@ impl Format {
     pub(super) fn of(template: &str) -> Option<Self> {
         if template.contains("[TOOL_CALLS]") && !template.contains("[ARGS]") {
             Some(Self::List)
-        } else if template.contains("<tool_call>") && !template.contains("<function=") {
+        } else if template.contains("<tool_call>")
+            && !template.contains("<function=")
+            && !template.contains("<arg_key>")
+        {
             Some(Self::Tagged)
         } else if template.contains("\"parameters\"") && template.contains("ipython") {
             Some(Self::Bare)
@@ -59,26 +71,26 @@ impl Format {
         }
     }
 
-    /// Finds the beginning of a call in what was said from `from` on.
-    pub(super) fn find_call(self, said: &str, from: usize) -> Option<usize> {
-        let rest = said.get(from..)?;
+    /// Finds the beginning of a call in what was said, reasoning aside, which ends at `start`.
+    pub(super) fn find_call(self, said: &str, start: usize) -> Option<usize> {
+        let text = said.get(start..)?;
         match self {
-            Self::Tagged | Self::List => Some(from + rest.find(self.trigger())?),
+            Self::Tagged | Self::List => Some(start + text.find(self.trigger())?),
             // JSON in the middle of a text is a text.
             Self::Bare => {
-                let start = rest.len() - rest.trim_start().len();
-                rest.trim_start().starts_with(self.trigger()).then_some(from + start)
+                let space = text.len() - text.trim_start().len();
+                text.trim_start().starts_with(self.trigger()).then_some(start + space)
             }
         }
     }
 
     /// Writes the grammar of what follows the opening.
-    pub(super) fn grammar(self, tools: &[ToolSpec]) -> Result<String, Halt> {
+    pub(super) fn grammar(self, model: &LlamaModel, tools: &[ToolSpec]) -> Result<String, Halt> {
         let arguments = match self {
             Self::Tagged | Self::List => "arguments",
             Self::Bare => "parameters",
         };
-        let call = calls_grammar(tools, arguments)?;
+        let call = calls_grammar(model, tools, arguments)?;
         let root = match self {
             Self::Tagged => {
                 "root ::= call \"\\n</tool_call>\" (\"\\n<tool_call>\\n\" call \"\\n</tool_call>\")*\n"
@@ -89,50 +101,43 @@ impl Format {
         Ok(format!("{root}{call}"))
     }
 
-    /// Reads calls that obey the grammar; `None` if they are not whole.
-    pub(super) fn calls(self, text: &str) -> Option<Vec<(String, String)>> {
-        let read = |text: &str| -> Option<(String, String)> {
-            let written: Written<'_> = serde_json::from_str(text.trim()).ok()?;
-            Some((written.name, written.arguments.get().to_owned()))
-        };
-        match self {
-            Self::Tagged => {
-                let mut calls = Vec::new();
-                for part in text.split("<tool_call>").skip(1) {
-                    // A last call that was cut off is none, and the ones before it stand alone.
-                    calls.push(read(part.trim_end().strip_suffix("</tool_call>")?)?);
-                }
-                Some(calls)
+    /// Reads calls that obey the grammar, as far as they are whole.
+    pub(super) fn calls(self, text: &str) -> Vec<Written> {
+        let mut calls = Vec::new();
+        let mut rest = text;
+        loop {
+            // What stands between calls is the same for all of them, and may stand in arguments too, so
+            // one call is read after the other.
+            rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == ',' || c == ']');
+            for mark in ["</tool_call>", "<tool_call>", "[TOOL_CALLS]", "["] {
+                rest = rest.strip_prefix(mark).unwrap_or(rest).trim_start();
             }
-            Self::Bare => Some(vec![read(text)?]),
-            Self::List => {
-                let list = text.strip_prefix("[TOOL_CALLS]")?;
-                let written: Vec<Written<'_>> = serde_json::from_str(list.trim()).ok()?;
-                let calls = written.into_iter();
-                Some(calls.map(|call| (call.name, call.arguments.get().to_owned())).collect())
-            }
+            let mut stream = serde_json::Deserializer::from_str(rest).into_iter::<Call<'_>>();
+            let Some(Ok(call)) = stream.next() else { return calls };
+            calls.push(Written { name: call.name, arguments: call.arguments.get().to_owned() });
+            rest = rest.get(stream.byte_offset()..).unwrap_or_default();
         }
     }
 }
 
 /// Writes the grammar of one call of any tool, as the rule `call`.
-fn calls_grammar(tools: &[ToolSpec], arguments: &str) -> Result<String, Halt> {
+fn calls_grammar(model: &LlamaModel, tools: &[ToolSpec], arguments: &str) -> Result<String, Halt> {
     let calls: Vec<String> = tools
         .iter()
         .map(|tool| {
             let own = call_schema(&tool.name, arguments, tool.schema.as_str());
             // A schema with what a grammar cannot say is left to the tool, which checks it too.
-            match json_schema_to_grammar(&own) {
-                Ok(_) => own,
-                Err(_) => call_schema(&tool.name, arguments, r#"{"type":"object"}"#),
+            match json_schema_to_grammar(&own).map(|text| grammar::sampler(model, &text)) {
+                Ok(Ok(_)) => own,
+                Ok(Err(_)) | Err(_) => call_schema(&tool.name, arguments, r#"{"type":"object"}"#),
             }
         })
         .collect();
     let any = format!(r#"{{"anyOf":[{}]}}"#, calls.join(","));
-    let grammar = json_schema_to_grammar(&any).map_err(|error| {
+    let text = json_schema_to_grammar(&any).map_err(|error| {
         Halt::failed(ErrorKind::InvalidRequest, format!("the tools make no grammar: {error}"))
     })?;
-    let rules = grammar.lines().map(|line| match line.strip_prefix("root ::=") {
+    let rules = text.lines().map(|line| match line.strip_prefix("root ::=") {
         Some(rule) => format!("call ::={rule}\n"),
         None => format!("{line}\n"),
     });
@@ -146,4 +151,47 @@ fn call_schema(name: &str, arguments: &str, schema: &str) -> String {
     format!(
         r#"{{"type":"object","properties":{{"name":{{"const":{name}}},"{arguments}":{schema}}},"required":["name","{arguments}"],"additionalProperties":false}}"#
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn written(name: &str, arguments: &str) -> Written {
+        Written { name: name.to_owned(), arguments: arguments.to_owned() }
+    }
+
+    #[test]
+    fn calls_are_read_one_after_the_other() {
+        let text = "<tool_call>\n{\"name\": \"a\", \"arguments\": {\"x\": \"<tool_call>\"}}\n</tool_call>\n\
+                    <tool_call>\n{\"name\": \"b\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"na";
+        let expected = [written("a", r#"{"x": "<tool_call>"}"#), written("b", "{}")];
+        assert_eq!(Format::Tagged.calls(text), expected);
+        let text = r#"[TOOL_CALLS][{"name": "a", "arguments": {"x": [1]}}, {"name": "b", "arguments": {}}]"#;
+        let expected = [written("a", r#"{"x": [1]}"#), written("b", "{}")];
+        assert_eq!(Format::List.calls(text), expected);
+        let text = r#"{"name": "a", "parameters": {"x": 1}}"#;
+        assert_eq!(Format::Bare.calls(text), [written("a", r#"{"x": 1}"#)]);
+        assert_eq!(Format::Bare.calls(r#"{"name": "a", "param"#), []);
+    }
+
+    #[test]
+    fn json_within_a_text_is_a_text() {
+        let text = "Sure:\n```json\n{\"name\": \"my-app\"}";
+        assert_eq!(Format::Bare.find_call(text, 0), None);
+        assert_eq!(Format::Bare.find_call(" {\"name\": \"add\"", 0), Some(1));
+        assert_eq!(Format::Tagged.find_call("hm</think>I <tool_call>", 10), Some(12));
+    }
+
+    #[test]
+    fn templates_tell_how_calls_are_written() {
+        assert_eq!(Format::of("… <tool_call>{{ tool_call | tojson }} …"), Some(Format::Tagged));
+        assert_eq!(Format::of("… [TOOL_CALLS] …"), Some(Format::List));
+        assert_eq!(Format::of("… [TOOL_CALLS] … [ARGS] …"), None);
+        assert_eq!(Format::of("… \"parameters\": … ipython …"), Some(Format::Bare));
+        assert_eq!(Format::of("… <tool_call>{name}<arg_key> …"), None);
+        assert_eq!(Format::of("… tools …"), None);
+    }
 }

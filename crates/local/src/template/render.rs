@@ -2,15 +2,12 @@
 
 use std::io;
 
-use bowline_llm::{
-    AssistantPart, ErrorKind, Message, ModelError, Part, Request, ToolSpec, text_of,
-};
+use bowline_llm::{ErrorKind, Message, ModelError, Part, Request, ToolCall, ToolSpec, text_of};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Serde};
+use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Environment, Error, context};
 use serde::Serialize as _;
 use serde_json::ser::Formatter;
-use serde_json::{Map, Value, json};
 
 use super::format::Format;
 
@@ -53,7 +50,9 @@ impl Renderer {
         // The date is in the first message; a prefix that changes would be read again every day.
         environment.add_function("strftime_now", |_: String| String::new());
         environment.add_filter("tojson", tojson);
-        environment.add_template_owned("chat", source.to_owned()).map_err(wrong)?;
+        // It marks what a model is trained on.
+        let source = source.replace("{% generation %}", "").replace("{% endgeneration %}", "");
+        environment.add_template_owned("chat", source).map_err(wrong)?;
         let names = environment.get_template("chat").map_err(wrong)?.undeclared_variables(false);
         Ok(Self { knows_tools: names.contains("tools"), environment })
     }
@@ -71,10 +70,10 @@ impl Renderer {
         bos: &str,
         eos: &str,
     ) -> Result<Vec<Piece>, Error> {
-        let messages = messages(request, format);
-        let tools: Vec<minijinja::Value> = request.tools.specs().iter().map(tool).collect();
+        let turns: Vec<Value> = turns(request, format).into_iter().map(Turn::into_value).collect();
+        let tools: Vec<Value> = request.tools.specs().iter().map(tool).collect();
         let text = self.environment.get_template("chat")?.render(context! {
-            messages => minijinja::Value::from(Serde(messages)),
+            messages => turns,
             // Templates ask whether there are tools, not how many.
             tools => (!tools.is_empty()).then_some(tools),
             bos_token => bos,
@@ -86,71 +85,132 @@ impl Renderer {
 }
 
 /// Returns a tool as templates expect it, with its keys in the order in which models know them.
-fn tool(spec: &ToolSpec) -> minijinja::Value {
-    let (name, description) = (Value::from(&*spec.name), Value::from(&*spec.description));
-    let parameters = spec.schema.as_str();
+fn tool(spec: &ToolSpec) -> Value {
+    let text = |text: &str| serde_json::Value::from(clean(text));
+    let (name, description) = (text(&spec.name), text(&spec.description));
+    let parameters = clean(spec.schema.as_str());
     let text = format!(
         r#"{{"type":"function","function":{{"name":{name},"description":{description},"parameters":{parameters}}}}}"#
     );
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Writes the messages as templates expect them.
-fn messages(request: &Request, format: Format) -> Vec<Value> {
-    let mut out = Vec::new();
+/// A message as templates expect it.
+#[derive(Debug, Default)]
+struct Turn {
+    role: &'static str,
+    content: String,
+    calls: Vec<Value>,
+    /// Of a result the id of the call and the name of the tool.
+    of: Option<(String, String)>,
+}
+
+impl Turn {
+    fn new(role: &'static str, content: String) -> Self {
+        Self { role, content, ..Self::default() }
+    }
+
+    fn into_value(self) -> Value {
+        let Self { role, content, calls, of } = self;
+        let mut pairs = vec![("role", Value::from(role)), ("content", Value::from(content))];
+        if !calls.is_empty() {
+            pairs.push(("tool_calls", Value::from(calls)));
+        }
+        if let Some((id, name)) = of {
+            pairs.extend([("tool_call_id", Value::from(id)), ("name", Value::from(name))]);
+        }
+        Value::from_pairs(pairs)
+    }
+}
+
+/// Writes the conversation as templates expect it: users and assistants take turns.
+fn turns(request: &Request, format: Format) -> Vec<Turn> {
+    let mut turns: Vec<Turn> = Vec::new();
     if !request.system.is_empty() {
-        out.push(json!({ "role": "system", "content": &*request.system }));
+        turns.push(Turn::new("system", clean(&request.system)));
     }
     for message in &request.messages {
         match &**message {
-            Message::User(said) => push_user(&mut out, &content(&said.content)),
-            Message::Assistant(said) => {
-                let calls: Vec<Value> = said
-                    .tool_calls()
-                    .map(|call| {
-                        let arguments: Value = serde_json::from_str(&call.arguments)
-                            .unwrap_or_else(|_| Value::Object(Map::new()));
-                        let id = id(call.id.as_str(), format);
-                        json!({ "id": id, "type": "function", "function": {
-                            "name": call.name, "arguments": arguments,
-                        }})
-                    })
-                    .collect();
-                let mut text = String::new();
-                for part in &said.content {
-                    if let AssistantPart::Text(more) = part {
-                        text.push_str(more);
-                    }
+            Message::User(user) => {
+                if turns.last().is_some_and(|last| last.role == "tool") && format == Format::List {
+                    // Here nobody but the assistant speaks after a result.
+                    turns.push(Turn::new("assistant", String::new()));
                 }
-                let mut message = json!({ "role": "assistant", "content": text });
-                if !calls.is_empty() {
-                    message["tool_calls"] = Value::Array(calls);
-                }
-                out.push(message);
+                push(&mut turns, Turn::new("user", said(&content(&user.content))));
             }
-            Message::Results(results) => out.extend(results.iter().map(|result| {
-                json!({
-                    "role": "tool",
-                    "name": result.name,
-                    "tool_call_id": id(result.call.as_str(), format),
-                    "content": said(&content(&result.content)),
-                })
-            })),
+            Message::Assistant(reply) => {
+                let mut turn = Turn::new("assistant", said(&reply.to_text()));
+                turn.calls = reply.tool_calls().map(|call| written(call, format)).collect();
+                push(&mut turns, turn);
+            }
+            Message::Results(results) => {
+                let results = results.iter().map(|result| Turn {
+                    of: Some((id(result.call.as_str(), format), result.name.clone())),
+                    ..Turn::new("tool", said(&content(&result.content)))
+                });
+                push_results(&mut turns, results, format);
+            }
         }
     }
-    out
+    turns
 }
 
-/// Adds what a user says; templates want users and assistants to take turns.
-fn push_user(out: &mut Vec<Value>, text: &str) {
-    if let Some(last) = out.last_mut()
-        && last["role"] == "user"
-    {
-        let before = last["content"].as_str().unwrap_or_default();
-        last["content"] = Value::String(format!("{before}{}", said(&format!("\n\n{text}"))));
-        return;
+/// Adds a message; what one speaker says in a row is one.
+fn push(turns: &mut Vec<Turn>, turn: Turn) {
+    match turns.last_mut() {
+        Some(last) if last.role == turn.role && last.calls.is_empty() => {
+            if !last.content.is_empty() && !turn.content.is_empty() {
+                last.content.push_str("\n\n");
+            }
+            last.content.push_str(&turn.content);
+            last.calls = turn.calls;
+        }
+        Some(_) | None => turns.push(turn),
     }
-    out.push(json!({ "role": "user", "content": said(text) }));
+}
+
+/// Adds the results of a message's calls.
+fn push_results(turns: &mut Vec<Turn>, results: impl Iterator<Item = Turn>, format: Format) {
+    let calls = match turns.last_mut() {
+        Some(last) if format == Format::Bare && last.calls.len() > 1 => last.calls.split_off(1),
+        Some(_) | None => return turns.extend(results),
+    };
+    // Here a message has one call, so each result is followed by the next call.
+    let mut calls = calls.into_iter();
+    for result in results {
+        turns.push(result);
+        if let Some(call) = calls.next() {
+            turns.push(Turn { calls: vec![call], ..Turn::new("assistant", String::new()) });
+        }
+    }
+}
+
+/// Writes a call. Its arguments keep their order, which is how the model wrote them.
+fn written(call: &ToolCall, format: Format) -> Value {
+    let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+    let arguments = match arguments.kind() {
+        ValueKind::Map => marked(&arguments),
+        _ => Value::from_pairs([] as [(&str, Value); 0]),
+    };
+    context! {
+        id => id(call.id.as_str(), format),
+        type => "function",
+        function => context! { name => clean(&call.name), arguments => arguments },
+    }
+}
+
+/// Marks every text in a value.
+fn marked(value: &Value) -> Value {
+    let items = || value.try_iter().into_iter().flatten();
+    match value.kind() {
+        ValueKind::String => Value::from(said(value.as_str().unwrap_or_default())),
+        ValueKind::Map => Value::from_pairs(items().map(|key| {
+            let item = value.get_item(&key).unwrap_or_default();
+            (key, marked(&item))
+        })),
+        ValueKind::Seq => items().map(|item| marked(&item)).collect(),
+        _ => value.clone(),
+    }
 }
 
 fn content(parts: &[Part]) -> String {
@@ -162,9 +222,17 @@ fn content(parts: &[Part]) -> String {
     text
 }
 
-/// Marks what was said by others.
+/// Marks what is not the template's own. Space around it is left out, as most templates do.
 fn said(text: &str) -> String {
-    format!("{BEGIN}{}{END}", text.replace([BEGIN, END], ""))
+    match clean(text).trim() {
+        "" => String::new(),
+        text => format!("{BEGIN}{text}{END}"),
+    }
+}
+
+/// Takes the marks out of a text.
+fn clean(text: &str) -> String {
+    text.replace([BEGIN, END], "")
 }
 
 /// Returns an id as the templates of a format accept it: Mistral's wants nine letters and digits.
@@ -197,7 +265,7 @@ fn pieces(text: &str) -> Vec<Piece> {
 
 /// Writes JSON as Python does, which is what the models were trained on.
 #[expect(clippy::needless_pass_by_value, reason = "a filter is given its options by value")]
-fn tojson(value: &minijinja::Value, options: Kwargs) -> Result<String, Error> {
+fn tojson(value: &Value, options: Kwargs) -> Result<String, Error> {
     let wrong = |error: serde_json::Error| {
         Error::new(minijinja::ErrorKind::BadSerialization, error.to_string())
     };

@@ -39,9 +39,15 @@ fn what_is_no_model_is_told_in_one_line() {
     assert!(error.message.ends_with("made-up.gguf: this is no GGUF file"), "{error}");
     fs::remove_file(place.path()).unwrap();
     assert_eq!(place.open_with(None).unwrap_err().kind, ErrorKind::NotFound);
+    let bert = gguf::Model { family: Some("nomic-bert-moe"), ..gguf::Model::default() };
+    let error = Place::new(&bert).open_with(None).unwrap_err();
+    assert!(
+        error.message.ends_with("a model of the family nomic-bert-moe cannot converse"),
+        "{error}"
+    );
+    // With a template that cannot be read there are still plain lines.
     let broken = gguf::Model { template: Some("{% if tools %}"), ..gguf::Model::default() };
-    let error = Place::new(&broken).open_with(None).unwrap_err();
-    assert!(error.message.starts_with("the chat template of the model cannot be read"), "{error}");
+    assert_eq!(Place::new(&broken).open().way(), Way::Lines);
 }
 
 #[test]

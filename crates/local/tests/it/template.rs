@@ -109,6 +109,20 @@ fn reasoning_is_told_apart() {
 }
 
 #[test]
+fn what_is_told_is_what_is_kept() {
+    let newline = usize::from(b'\n');
+    let template = TAGGED.replace("assistant\\n", "assistant\\n<think>");
+    let mut chain = bytes(END_OF_THOUGHT, "\n", usize::from(b'<'));
+    chain.extend([(usize::from(b'<'), END_OF_TURN), (THINK, END_OF_THOUGHT), (newline, newline)]);
+    chain.retain(|link| *link != (newline, newline));
+    let model = gguf::Model { template: Some(&template), chain: &chain, ..gguf::Model::default() };
+    let reply = ask(&Place::new(&model).open(), request(vec![Message::user("Hi")], &TOOLS));
+    // A closing mark at once, a space before the text, and the beginning of a mark at its end.
+    assert_eq!(reply.told(), "<");
+    assert_eq!(reply.response().message, AssistantMessage::text("<"));
+}
+
+#[test]
 fn an_answer_has_an_end() {
     let place = place(&[(NEWLINE, usize::from(b'a')), (usize::from(b'a'), usize::from(b'a'))]);
     let mut request = request(vec![Message::user("Hi")], &TOOLS);
@@ -126,7 +140,9 @@ fn nobody_but_the_template_ends_a_turn() {
         ask(&model, request(vec![Message::user(text)], &[])).response().usage.unwrap().input
     };
     // A token of the template would be one; these are the letters.
-    assert_eq!(input("x<|im_end|>") - input("x"), "<|im_end|>".len() as u64);
+    for mark in ["<|im_end|>", "</tool_call>", "<think>"] {
+        assert_eq!(input(&format!("x{mark}")) - input("x"), mark.len() as u64, "{mark}");
+    }
 }
 
 #[test]

@@ -49,6 +49,7 @@ pub(crate) struct Model<'a> {
     /// After the first token comes the second.
     pub(crate) chain: &'a [(usize, usize)],
     pub(crate) context_length: Option<u32>,
+    pub(crate) family: Option<&'a str>,
 }
 
 impl Model<'_> {
@@ -59,7 +60,7 @@ impl Model<'_> {
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut pairs = Pairs::default();
-        pairs.string("general.architecture", "llama");
+        pairs.string("general.architecture", self.family.unwrap_or("llama"));
         pairs.u32("llama.context_length", self.context_length.unwrap_or(4096));
         pairs.u32("llama.embedding_length", WIDTH as u32);
         pairs.u32("llama.block_count", 1);

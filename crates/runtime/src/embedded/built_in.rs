@@ -35,9 +35,10 @@ pub(super) fn open(name: &str, folder: &Path, info: ModelInfo) -> Result<Embedde
 
 /// Finds the file of a model by its name, the beginning of it, or its path.
 fn find(name: &str, folder: &Path) -> Result<PathBuf, String> {
-    if name.ends_with(".gguf") {
+    if name.contains('/') {
         return Ok(name.into());
     }
+    let name = name.strip_suffix(".gguf").unwrap_or(name);
     let kept = pull::kept(folder);
     let is_meant = |kept: &&String| {
         kept.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
