@@ -12,11 +12,15 @@ use std::process::Command;
 use pretty_assertions::assert_eq;
 use support::{Home, Provider, Reply};
 
-/// A user who has configured nothing, with a made-up model in a file.
+/// A user who has configured nothing but a window that is large enough for a model of letters, with a made-up model in a file.
 fn home() -> Home {
     let provider = Provider::answering(|_| Reply::Text("never asked".to_owned()));
     let home = Home::new(&provider);
-    fs::write(home.path("home/config/config.toml"), "local_servers = []\n").unwrap();
+    fs::write(
+        home.path("home/config/config.toml"),
+        "local_servers = []\n[providers.local]\ncontext_window = 4096\n",
+    )
+    .unwrap();
     let a = usize::from(b'a');
     let chain: Vec<(usize, usize)> = (0..256).map(|byte| (byte, a)).collect();
     gguf::Model { chain: &chain, ..gguf::Model::default() }.write(&home.path("made-up.gguf"));
@@ -74,8 +78,8 @@ fn a_small_model_changes_nothing_that_is_there() {
     let home = home();
     pull(&home);
     fs::write(home.work().join("a.txt"), "seven\n").unwrap();
-    let (code, ..) = home.run(&["exec", "Write \"eight\" to a.txt"]);
-    assert_eq!(code, 0);
+    let (code, out, err) = home.run(&["exec", "Write \"eight\" to a.txt"]);
+    assert_eq!(code, 0, "{out} {err}");
     assert_eq!(fs::read_to_string(home.work().join("a.txt")).unwrap(), "seven\n");
 }
 

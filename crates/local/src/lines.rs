@@ -64,9 +64,16 @@ impl Talk for Lines {
         let prompt = loop {
             let prompt = format!("{examples}{}", dialogue.text());
             let length = mind.said(&prompt).len() + MOST;
-            // What was said long ago goes first.
-            if length < mind.window() || !dialogue.drop_oldest() {
+            if length < mind.window() {
                 break prompt;
+            }
+            // What was said long ago goes first.
+            if !dialogue.drop_oldest() {
+                let window = mind.window();
+                let message = format!(
+                    "the conversation and an answer have {length} tokens, the model sees {window}"
+                );
+                return Err(Halt::failed(ErrorKind::ContextOverflow, message));
             }
         };
         let Some(last) = dialogue.last() else {

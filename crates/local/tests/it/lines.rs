@@ -4,7 +4,7 @@ use bowline_llm::{
     AssistantMessage, AssistantPart, ErrorKind, Message, Model as _, Part, Request, StopReason,
     ToolCall, ToolResult,
 };
-use bowline_local::Way;
+use bowline_local::{LocalModel, Way};
 use futures::StreamExt as _;
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -28,6 +28,11 @@ fn place() -> Place {
     Place::new(&gguf::Model { chain: &chain, ..gguf::Model::default() })
 }
 
+/// Opens the model with a window that is large enough for its letters, each of which is a token.
+fn open(place: &Place) -> LocalModel {
+    place.open_with(Some(4096)).unwrap()
+}
+
 fn said(text: &str) -> Request {
     request(vec![Message::user(text)], &TOOLS)
 }
@@ -47,9 +52,9 @@ fn after(text: &str, call: &ToolCall, result: &str, is_error: bool) -> Vec<Messa
 #[test]
 fn a_request_that_names_a_file_is_about_that_file() {
     let place = place();
-    let model = place.open();
+    let model = open(&place);
     assert_eq!(model.way(), Way::Lines);
-    assert_eq!(model.info().context_window, Some(2048));
+    assert_eq!(place.open().info().context_window, Some(2048));
     let response = ask(&model, said("What is the port in server.toml?")).response();
     assert_eq!(response.stop, StopReason::ToolUse);
     let call = response.message.tool_calls().next().unwrap().clone();
@@ -60,7 +65,7 @@ fn a_request_that_names_a_file_is_about_that_file() {
 #[test]
 fn after_a_success_comes_an_answer_and_after_a_failure_another_call() {
     let place = place();
-    let model = place.open();
+    let model = open(&place);
     let text = "What is the port in server.toml?";
     let response = ask(&model, said(text)).response();
     let call = response.message.tool_calls().next().unwrap().clone();
@@ -80,7 +85,7 @@ fn after_a_success_comes_an_answer_and_after_a_failure_another_call() {
 #[test]
 fn without_tools_there_are_answers_only() {
     let place = place();
-    let response = ask(&place.open(), request(vec![Message::user("Read a.txt")], &[])).response();
+    let response = ask(&open(&place), request(vec![Message::user("Read a.txt")], &[])).response();
     assert_eq!(response.stop, StopReason::EndTurn);
     assert_eq!(response.message.tool_calls().count(), 0);
 }
@@ -88,10 +93,10 @@ fn without_tools_there_are_answers_only() {
 #[test]
 fn what_was_read_before_changes_no_answer() {
     let place = place();
-    let warm = place.open();
+    let warm = open(&place);
     let first = ask(&warm, said("Find tomatoes")).response();
     let again = ask(&warm, said("Find carrots")).response();
-    let fresh = ask(&place.open(), said("Find carrots")).response();
+    let fresh = ask(&open(&place), said("Find carrots")).response();
     let arguments = |response: &bowline_llm::Response| {
         response.message.tool_calls().map(|call| call.arguments.clone()).collect::<Vec<_>>()
     };
@@ -104,7 +109,7 @@ fn what_was_read_before_changes_no_answer() {
 #[test]
 fn what_does_not_fit_is_an_overflow_and_old_turns_go_first() {
     let place = place();
-    let model = place.open();
+    let model = open(&place);
     let long = "word ".repeat(2000);
     let error = ask(&model, said(&long)).error();
     assert_eq!(error.kind, ErrorKind::ContextOverflow, "{error}");
@@ -117,7 +122,7 @@ fn what_does_not_fit_is_an_overflow_and_old_turns_go_first() {
 #[test]
 fn a_reply_that_nobody_hears_ends() {
     let place = place();
-    let model = place.open();
+    let model = open(&place);
     let mut stream = model.stream(request(vec![Message::user("Say something")], &[]));
     assert!(block_on(stream.next()).unwrap().is_ok());
     drop(stream);
@@ -132,7 +137,7 @@ proptest! {
     #[test]
     fn every_call_is_well_formed(text in r#"([a-zA-Z"'`.\\/{}()äß🦀-]{1,8}[ \n]){1,12}"#) {
         let place = place();
-        let response = ask(&place.open(), said(&text)).response();
+        let response = ask(&open(&place), said(&text)).response();
         for call in response.message.tool_calls() {
             let arguments: Value = serde_json::from_str(&call.arguments).unwrap();
             let keys: &[&str] = match call.name.as_str() {
