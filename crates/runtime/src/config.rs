@@ -88,10 +88,10 @@ pub enum Durability {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub struct Provider {
-    /// What is spoken there; `chat` if nothing is said.
-    #[serde(default)]
-    pub wire: Wire,
-    /// The address; with `/v1` for `chat`.
+    /// What is spoken there; if nothing is said the address and the name of a known provider tell,
+    /// and else it is `chat`.
+    pub wire: Option<Wire>,
+    /// The address; with `/v1` for `chat` and `responses`.
     pub base_url: Option<String>,
     /// The model that is meant when only the provider is named.
     pub model: Option<String>,
@@ -108,7 +108,7 @@ pub struct Provider {
     /// Whether answers come in pieces.
     #[serde(default = "yes")]
     pub stream: bool,
-    /// The role in which the system text is sent.
+    /// The role in which the system text is sent, with `chat` and `responses`.
     pub system_role: Option<SystemRole>,
     /// More headers for every request.
     #[serde(default)]
@@ -135,7 +135,7 @@ pub struct Provider {
 impl Default for Provider {
     fn default() -> Self {
         Self {
-            wire: Wire::Chat,
+            wire: None,
             base_url: None,
             model: None,
             api_key: None,
@@ -197,6 +197,19 @@ pub enum Wire {
     Gemini,
     /// A model in this process.
     Local,
+}
+
+impl Wire {
+    /// Returns the wire as it is written in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Responses => "responses",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::Local => "local",
+        }
+    }
 }
 
 /// The role in which the system text is sent.

@@ -201,7 +201,7 @@ async fn check_models(runtime: &Runtime, report: &mut Report) {
             None => {
                 let file = runtime.folders.config.join("config.toml");
                 let fix = format!(
-                    "set `model` in {}, or OPENAI_API_KEY, or start a local server such as Ollama",
+                    "set `model` in {}, or ANTHROPIC_API_KEY or OPENAI_API_KEY, or start a local server such as Ollama",
                     file.display()
                 );
                 report.problem("model", "none is configured and none was found", fix);
@@ -215,15 +215,11 @@ fn check_model(name: &provider::ModelName, runtime: &Runtime, report: &mut Repor
     let resolved = provider::resolve(&name.provider, &runtime.config, &runtime.environment);
     let problem = match resolved {
         Err(error) => Some((error.to_string(), "correct `model` or [providers]".to_owned())),
-        Ok(resolved) if resolved.provider.wire == config::Wire::Local => {
+        Ok(resolved) if resolved.wire == config::Wire::Local => {
             let folder = embedded::folder(&runtime.folders);
             let opened = embedded::open(&name.model, &folder, ModelInfo::default());
             opened.err().map(|what| (format!("{shown}: {what}"), "name another model".to_owned()))
         }
-        Ok(resolved) if !provider::is_spoken(resolved.provider.wire) => Some((
-            format!("{shown}: this version does not speak {:?} yet", resolved.provider.wire),
-            "use a provider that speaks chat".to_owned(),
-        )),
         Ok(resolved) => key_problem(&resolved.key, &runtime.environment)
             .map(|(what, fix)| (format!("{shown}: {what}"), fix)),
     };

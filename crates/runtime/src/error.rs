@@ -53,8 +53,8 @@ pub enum ConfigError {
     NoHome,
     /// No model was named, and none was found.
     #[error(
-        "no model: name one with --model provider/model, or `model` in {}, or set OPENAI_API_KEY, \
-         or start a local server such as Ollama{note}",
+        "no model: name one with --model provider/model, or `model` in {}, or set \
+         ANTHROPIC_API_KEY or OPENAI_API_KEY, or start a local server such as Ollama{note}",
         config.display()
     )]
     NoModel {

@@ -110,14 +110,10 @@ impl Runtime {
     }
 
     fn no_model(&self) -> ConfigError {
-        let unusable = provider::unusable_keys(&self.environment);
-        let mut note = match embedded::IS_BUILT_IN {
+        let note = match embedded::IS_BUILT_IN {
             true => ", or get a tiny one to try: bowline model pull".to_owned(),
             false => String::new(),
         };
-        if !unusable.is_empty() {
-            note += &format!(" (this version cannot use {} yet)", unusable.join(" and "));
-        }
         ConfigError::NoModel { config: self.folders.config.join("config.toml"), note }
     }
 
@@ -171,7 +167,7 @@ impl Runtime {
     /// [`ConfigError`] if the model cannot be used as it is configured.
     pub fn agent(&self, choice: &Choice) -> Result<Agent, ConfigError> {
         let name = &choice.model.name;
-        let made = provider::model(&choice.model, &self.config, &self.environment)?;
+        let made = provider::make(&choice.model, &self.config, &self.environment)?;
         let Made { model, key, in_lines } = made;
         if choice.limits.cost_usd > 0.0 && model.info().price.is_none() {
             return Err(ConfigError::Limit(format!(
@@ -222,7 +218,7 @@ impl Runtime {
     /// [`ConfigError`] if the name is none, or the model cannot be used as it is configured.
     pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, ConfigError> {
         let name = ModelName::resolve(name, &self.config)?;
-        Ok(provider::model(&name.into(), &self.config, &self.environment)?.model)
+        Ok(provider::make(&name.into(), &self.config, &self.environment)?.model)
     }
 
     /// Ends all commands and what they have left in the background; returns when nothing is left.

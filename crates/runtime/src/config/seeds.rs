@@ -15,6 +15,9 @@ pub(crate) struct Ours {
 const FOREIGN: [&str; 9] =
     ["gateway", "db", "channel", "services", "memory", "audio", "filesystem", "git", "context"];
 
+/// Where OpenAI is.
+const OPENAI: &str = "https://api.openai.com";
+
 /// Looks up a variable of the environment.
 pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -77,8 +80,11 @@ fn provider_of_llm(llm: Node) -> Result<Node, Wrong> {
     };
     default("model", "gpt-4.1-nano");
     default("base_url", "https://api.openai.com/v1");
-    let is_openai = provider.get("base_url").and_then(Node::as_str);
-    if is_openai == Some("https://api.openai.com/v1") && !provider.contains_key("api_key") {
+    let base_url = provider.get("base_url").and_then(Node::as_str).unwrap_or_default();
+    let is_openai = base_url.starts_with(OPENAI);
+    if !is_openai {
+        provider.entry("wire".to_owned()).or_insert_with(|| leaf("chat", &place));
+    } else if base_url == "https://api.openai.com/v1" && !provider.contains_key("api_key") {
         provider.insert("api_key_env".to_owned(), leaf("OPENAI_API_KEY", &place));
     }
     Ok(Node { value: Value::Table(provider), place })
@@ -156,11 +162,13 @@ fn provider_of_shelly(
         let mut default = |key: &str, value: &str| {
             provider.entry(key.to_owned()).or_insert_with(|| leaf(value, &kind.place));
         };
-        default("wire", wire);
-        let is_elsewhere = {
-            default("base_url", base_url);
-            provider.get("base_url").and_then(Node::as_str) != Some(base_url)
-        };
+        default("base_url", base_url);
+        let place = provider.get("base_url").and_then(Node::as_str).unwrap_or_default();
+        let is_elsewhere = place != base_url;
+        // What OpenAI itself speaks is told by the address.
+        if !place.starts_with(OPENAI) {
+            provider.entry("wire".to_owned()).or_insert_with(|| leaf(wire, &kind.place));
+        }
         if !is_elsewhere && !provider.keys().any(|key| super::node::API_KEYS.contains(&&**key)) {
             provider.insert("api_key_env".to_owned(), leaf(variable, &kind.place));
         }

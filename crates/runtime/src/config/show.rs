@@ -9,7 +9,7 @@ use crate::provider;
 
 use super::layers::{self, Loaded};
 use super::node::{self, Node, Origin, Place, Table, Value};
-use super::{DEFAULT_AGENT, LimitsConfig, Provider, Span, check};
+use super::{DEFAULT_AGENT, LimitsConfig, Provider, Span, Wire, check};
 
 /// What stands in the place of a secret.
 const HIDDEN: &str = "(hidden)";
@@ -28,7 +28,7 @@ pub enum Unset {
 /// Returns the configuration that counts, as TOML, without secrets; limits and permissions are
 /// those of a run without a person.
 pub fn show(loaded: &Loaded, environment: &Environment) -> String {
-    let mut all = defaults(loaded);
+    let mut all = defaults(loaded, environment);
     node::merge(&mut all, &loaded.merged);
     // A profile that counts has been applied, and the others do not count.
     all.remove("profiles");
@@ -46,7 +46,7 @@ pub fn explain(
     environment: &Environment,
     key: Option<&str>,
 ) -> Result<String, Unset> {
-    let mut all = defaults(loaded);
+    let mut all = defaults(loaded, environment);
     node::merge(&mut all, &loaded.merged);
     let hider = Hider::new(loaded, environment);
     let shown_of = |table: &Table| {
@@ -93,7 +93,7 @@ fn unset(key: &str, path: &[String]) -> Unset {
 }
 
 /// Returns what holds when nobody says anything.
-fn defaults(loaded: &Loaded) -> Table {
+fn defaults(loaded: &Loaded, environment: &Environment) -> Table {
     let place = Place { origin: Arc::new(Origin::Default), line: None };
     let limits = LimitsConfig::default_headless();
     let number = |number: u64| toml::Value::from(i64::try_from(number).unwrap_or(i64::MAX));
@@ -125,11 +125,13 @@ fn defaults(loaded: &Loaded) -> Table {
     }
     let provider = Provider::default();
     for (name, configured) in &loaded.config.providers {
-        let known = provider::base_url_of(name).filter(|_| configured.base_url.is_none());
-        if let Some(url) = known {
-            set(&["providers", name, "base_url"], url.into());
+        // What cannot be used has no address, and says so elsewhere.
+        if let Ok(resolved) = provider::resolve(name, &loaded.config, environment) {
+            if configured.base_url.is_none() && resolved.wire != Wire::Local {
+                set(&["providers", name, "base_url"], resolved.base_url.into());
+            }
+            set(&["providers", name, "wire"], resolved.wire.as_str().into());
         }
-        set(&["providers", name, "wire"], "chat".into());
         set(&["providers", name, "stream"], provider.stream.into());
         set(&["providers", name, "max_retries"], i64::from(provider.max_retries).into());
         set(&["providers", name, "idle_timeout"], provider.idle_timeout.to_string().into());

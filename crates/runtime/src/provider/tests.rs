@@ -1,5 +1,6 @@
 use std::os::unix::fs::PermissionsExt as _;
 
+use bowline_llm::Secret;
 use pretty_assertions::assert_eq;
 
 use super::*;
@@ -48,8 +49,9 @@ fn the_configuration_goes_before_the_keys() {
     assert_eq!(named("model = \"a/b\"", &key).as_deref(), Some("a"));
     assert_eq!(named("", &key).as_deref(), Some("openai"));
     assert_eq!(named("", &environment(&[("GROQ_API_KEY", "g")])).as_deref(), Some("groq"));
-    assert_eq!(named("", &environment(&[("ANTHROPIC_API_KEY", "a")])), None);
-    assert_eq!(unusable_keys(&environment(&[("ANTHROPIC_API_KEY", "a")])), ["ANTHROPIC_API_KEY"]);
+    let both = environment(&[("OPENAI_API_KEY", "sk"), ("ANTHROPIC_API_KEY", "a")]);
+    assert_eq!(named("", &both).as_deref(), Some("anthropic"));
+    assert_eq!(named("", &environment(&[])), None);
 }
 
 fn key_of(text: &str, environment: &Environment) -> Result<Option<Secret>, String> {
@@ -127,18 +129,48 @@ fn the_key_of_a_known_provider_goes_only_there() {
 
 #[test]
 fn the_usual_variables_move_a_known_provider() {
-    let vars = [("OPENAI_BASE_URL", "http://127.0.0.1:1/v1"), ("OLLAMA_HOST", "gpu.lan:9000")];
+    let vars = [
+        ("OPENAI_BASE_URL", "http://127.0.0.1:1/v1"),
+        ("ANTHROPIC_BASE_URL", "http://gate.lan"),
+        ("OLLAMA_HOST", "gpu.lan:9000"),
+    ];
     let base_url = |name| resolve(name, &Config::default(), &environment(&vars)).unwrap().base_url;
     assert_eq!(base_url("openai"), "http://127.0.0.1:1/v1");
+    assert_eq!(base_url("anthropic"), "http://gate.lan");
     assert_eq!(base_url("ollama"), "http://gpu.lan:9000/v1");
     assert_eq!(base_url("vllm"), "http://127.0.0.1:8000/v1");
+}
+
+#[test]
+fn what_is_spoken_is_told_by_the_configuration_then_the_place_then_the_name() {
+    let wire = |name: &str, text: &str| {
+        let config = config(&format!("[providers.{name}]\n{text}\n"));
+        resolve(name, &config, &environment(&[])).unwrap().wire.as_str()
+    };
+    for (name, text, expected) in [
+        ("openai", "", "responses"),
+        ("anthropic", "max_retries = 1", "anthropic"),
+        ("gemini", "", "gemini"),
+        ("groq", "", "chat"),
+        ("local", "", "local"),
+        ("openai", "wire = \"chat\"", "chat"),
+        // Whoever stands in for OpenAI speaks what all speak.
+        ("openai", "base_url = \"http://127.0.0.1:1/v1\"", "chat"),
+        ("anthropic", "base_url = \"http://gate.lan\"", "anthropic"),
+        ("mine", "base_url = \"https://api.openai.com/v1\"", "responses"),
+        ("mine", "base_url = \"https://api.anthropic.com\"", "anthropic"),
+        ("mine", "base_url = \"http://127.0.0.1:8080/v1\"", "chat"),
+        ("mine", "base_url = \"https://generativelanguage.googleapis.com/v1beta/openai\"", "chat"),
+    ] {
+        assert_eq!(wire(name, text), expected, "{name} {text}");
+    }
 }
 
 #[test]
 fn what_is_wrong_with_a_provider_is_said_at_once() {
     let model_of = |text: &str, name: &str| {
         let picked = ModelName::parse(name).unwrap().into();
-        model(&picked, &config(text), &environment(&[])).map(|_| ()).unwrap_err().to_string()
+        make(&picked, &config(text), &environment(&[])).map(|_| ()).unwrap_err().to_string()
     };
     let unknown = model_of("", "opnai/gpt");
     assert!(unknown.contains("did you mean \"openai\""), "{unknown}");
@@ -146,7 +178,7 @@ fn what_is_wrong_with_a_provider_is_said_at_once() {
     let header = "[providers.p]\nbase_url = \"http://127.0.0.1:1\"\nheaders = { \"a b\" = \"c\" }";
     assert!(model_of(header, "p/m").contains("\"a b\""));
     assert!(model_of("[providers.p]\nbase_url = \"127.0.0.1:1\"", "p/m").contains("base_url"));
-    assert!(model_of("", "anthropic/claude").contains("does not speak"));
+    assert!(model_of("", "anthropic/claude").contains("set ANTHROPIC_API_KEY"));
     assert!(model_of("", "openai/gpt").contains("set OPENAI_API_KEY"));
 }
 
@@ -161,7 +193,7 @@ fn a_model_that_was_found_gets_no_key_and_has_its_window() {
     let picked = Picked { name: name("llamacpp", "m", None), found: Some(found), note: None };
     // The command would fail if it was run.
     let config = config("[providers.llamacpp]\napi_key_command = \"exit 1\"\n");
-    let model = model(&picked, &config, &environment(&[])).unwrap().model;
+    let model = make(&picked, &config, &environment(&[])).unwrap().model;
     assert_eq!(model.info().id(), "llamacpp/m");
     assert_eq!(model.info().context_window, Some(8192));
 }

@@ -149,11 +149,12 @@ fn a_configuration_of_shelly_loads() {
     let (config, table, ignored) = ours(read::yaml(SHELLY, &origin()));
     assert_eq!(config.model.as_deref(), Some("mine"));
     let claude = &config.providers["claude"];
-    assert_eq!(claude.wire, crate::config::Wire::Anthropic);
+    assert_eq!(claude.wire, Some(crate::config::Wire::Anthropic));
     assert_eq!(claude.api_key_env.as_deref(), Some("ANTHROPIC_API_KEY"));
     assert_eq!((claude.context_window, claude.max_output_tokens), (Some(200_000), Some(4096)));
     let mine = &config.providers["mine"];
     assert_eq!(mine.base_url.as_deref(), Some("http://models.lan:8080/v1"));
+    assert_eq!(mine.wire, Some(crate::config::Wire::Chat));
     assert_eq!(mine.context_window, Some(32_000));
     // A server of one's own gets nobody else's key.
     assert_eq!(mine.api_key_env, None);

@@ -1,0 +1,160 @@
+//! From what is known of a provider to a client that speaks its wire.
+
+use std::sync::Arc;
+
+use bowline_llm::http::{self, Transport};
+use bowline_llm::{
+    Model, ModelError, ModelInfo, Retry, Secret, anthropic, chat, gemini, responses, retry,
+};
+
+use crate::config::{Config, Provider, SystemRole, Wire};
+use crate::embedded::{self, Embedded};
+use crate::environment::Environment;
+use crate::error::ConfigError;
+
+use super::{ModelName, Picked, Resolved, resolve};
+
+/// A model that was made.
+pub(crate) struct Made {
+    pub(crate) model: Arc<dyn Model>,
+    /// The key it uses.
+    pub(crate) key: Option<Secret>,
+    /// Whether it talks in plain lines, and so knows few tools and takes no system text.
+    pub(crate) in_lines: bool,
+}
+
+/// What every wire needs to reach a model.
+struct Reach<'a> {
+    info: ModelInfo,
+    base_url: String,
+    key: Option<Secret>,
+    provider: &'a Provider,
+    transport: &'a Transport,
+}
+
+/// Makes the model that was picked. A command that prints its key runs here and nowhere else.
+///
+/// # Errors
+/// [`ConfigError`] if its provider is unknown, or cannot be used as it is configured.
+pub(crate) fn make(
+    picked: &Picked,
+    config: &Config,
+    environment: &Environment,
+) -> Result<Made, ConfigError> {
+    let name = &picked.name;
+    let Resolved { provider, wire, mut base_url, key } =
+        resolve(&name.provider, config, environment)?;
+    let wrong = |what: String| ConfigError::Provider { name: name.provider.clone(), what };
+    let mut info = info(name, &provider);
+    if wire == Wire::Local {
+        let folders = environment.folders().ok_or(ConfigError::NoHome)?;
+        let folder = embedded::folder(&folders);
+        let Embedded { model, in_lines } =
+            embedded::open(&name.model, &folder, info).map_err(wrong)?;
+        return Ok(Made { model, key: None, in_lines });
+    }
+    let key = match &picked.found {
+        Some(found) => {
+            base_url.clone_from(&found.base_url);
+            info.context_window = info.context_window.or(found.context_window);
+            // Whoever was found there is not whom a configured key is for.
+            None
+        }
+        None => key.read(environment, &name.provider)?,
+    };
+    let transport =
+        Transport::new(http::Config { proxy: proxy(environment), ..http::Config::default() })
+            .map_err(|error| wrong(error.to_string()))?;
+    let reach =
+        Reach { info, base_url, key: key.clone(), provider: &provider, transport: &transport };
+    let client = match wire {
+        // A model in this process was made above.
+        Wire::Chat | Wire::Local => reach.chat(),
+        Wire::Responses => reach.responses(),
+        Wire::Anthropic => reach.anthropic(),
+        Wire::Gemini => reach.gemini(),
+    };
+    let client = client.map_err(|error| wrong(error.message))?;
+    let policy = retry::Policy { max_retries: provider.max_retries, ..retry::Policy::default() };
+    Ok(Made { model: Arc::new(Retry::new(client, policy)), key, in_lines: false })
+}
+
+impl Reach<'_> {
+    fn headers(&self) -> Vec<(String, String)> {
+        self.provider.headers.clone().into_iter().collect()
+    }
+
+    fn system_role(&self) -> Option<chat::SystemRole> {
+        self.provider.system_role.map(|role| match role {
+            SystemRole::System => chat::SystemRole::System,
+            SystemRole::Developer => chat::SystemRole::Developer,
+        })
+    }
+
+    fn chat(self) -> Result<Arc<dyn Model>, ModelError> {
+        let mut config = chat::Config::new(&self.base_url);
+        config.headers = self.headers();
+        config.stream = self.provider.stream;
+        config.idle_timeout = self.provider.idle_timeout.0;
+        if let Some(role) = self.system_role() {
+            config.dialect.system_role = role;
+        }
+        config.info = self.info;
+        config.api_key = self.key;
+        Ok(Arc::new(chat::Client::new(config, self.transport)?))
+    }
+
+    fn responses(self) -> Result<Arc<dyn Model>, ModelError> {
+        let mut config = responses::Config::new(&self.base_url);
+        config.headers = self.headers();
+        config.stream = self.provider.stream;
+        config.idle_timeout = self.provider.idle_timeout.0;
+        if let Some(role) = self.system_role() {
+            config.dialect.system_role = Some(role);
+        }
+        config.info = self.info;
+        config.api_key = self.key;
+        Ok(Arc::new(responses::Client::new(config, self.transport)?))
+    }
+
+    fn anthropic(self) -> Result<Arc<dyn Model>, ModelError> {
+        let mut config = anthropic::Config::new(&self.base_url, &self.info.model);
+        config.headers = self.headers();
+        config.stream = self.provider.stream;
+        config.idle_timeout = self.provider.idle_timeout.0;
+        config.info = self.info;
+        config.api_key = self.key;
+        Ok(Arc::new(anthropic::Client::new(config, self.transport)?))
+    }
+
+    fn gemini(self) -> Result<Arc<dyn Model>, ModelError> {
+        let mut config = gemini::Config::new(&self.base_url);
+        config.headers = self.headers();
+        config.stream = self.provider.stream;
+        config.idle_timeout = self.provider.idle_timeout.0;
+        config.info = self.info;
+        config.api_key = self.key;
+        Ok(Arc::new(gemini::Client::new(config, self.transport)?))
+    }
+}
+
+fn info(name: &ModelName, provider: &Provider) -> ModelInfo {
+    let own = provider.models.get(&name.model).cloned().unwrap_or_default();
+    ModelInfo {
+        provider: name.provider.clone(),
+        model: name.model.clone(),
+        context_window: own.context_window.or(provider.context_window),
+        max_output_tokens: own.max_output_tokens.or(provider.max_output_tokens),
+        price: own.price,
+    }
+}
+
+/// Returns the proxies that the environment names.
+pub(crate) fn proxy(environment: &Environment) -> http::Proxy {
+    let either = |upper: &str, lower: &str| environment.get(lower).or(environment.get(upper));
+    http::Proxy {
+        http: either("HTTP_PROXY", "http_proxy").map(Secret::from),
+        https: either("HTTPS_PROXY", "https_proxy").map(Secret::from),
+        no_proxy: either("NO_PROXY", "no_proxy").unwrap_or_default().to_owned(),
+    }
+}
