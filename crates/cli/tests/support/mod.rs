@@ -26,6 +26,18 @@ pub enum Reply {
     Status(u16, String),
     /// A stream that stops in the middle of a text.
     Cut(String),
+    /// Bytes of whatever wire.
+    Raw(Raw),
+}
+
+/// An answer byte for byte.
+#[derive(Clone)]
+pub struct Raw {
+    pub status: u16,
+    pub content_type: String,
+    pub body: String,
+    /// Whether the connection is closed before all of it has come.
+    pub is_cut: bool,
 }
 
 type Script = dyn Fn(&Value) -> Reply + Send + Sync;
@@ -35,6 +47,7 @@ pub struct Provider {
     address: std::net::SocketAddr,
     ends: Arc<AtomicBool>,
     requests: Arc<Mutex<Vec<Value>>>,
+    heads: Arc<Mutex<Vec<String>>>,
     pub connections: Arc<AtomicUsize>,
 }
 
@@ -44,16 +57,17 @@ impl Provider {
         let address = listener.local_addr().unwrap();
         let ends = Arc::new(AtomicBool::new(false));
         let requests = Arc::new(Mutex::new(Vec::new()));
+        let heads = Arc::new(Mutex::new(Vec::new()));
         let connections = Arc::new(AtomicUsize::new(0));
         let script: Arc<Script> = Arc::new(script);
-        let (has_ended, seen, count) =
-            (Arc::clone(&ends), Arc::clone(&requests), Arc::clone(&connections));
+        let (has_ended, count) = (Arc::clone(&ends), Arc::clone(&connections));
+        let seen = Seen { heads: Arc::clone(&heads), requests: Arc::clone(&requests) };
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 if has_ended.load(Ordering::Relaxed) {
                     break;
                 }
-                let (script, seen) = (Arc::clone(&script), Arc::clone(&seen));
+                let (script, seen) = (Arc::clone(&script), seen.clone());
                 count.fetch_add(1, Ordering::Relaxed);
                 std::thread::spawn(move || {
                     // A client that was killed in the middle is what these tests are about.
@@ -61,11 +75,21 @@ impl Provider {
                 });
             }
         });
-        Self { address, ends, requests, connections }
+        Self { address, ends, requests, heads, connections }
     }
 
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
+    }
+
+    /// Returns the address without a path.
+    pub fn origin(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Returns the first line and the headers of each request, in lower case.
+    pub fn heads(&self) -> Vec<String> {
+        self.heads.lock().unwrap().clone()
     }
 
     pub fn requests(&self) -> Vec<Value> {
@@ -81,13 +105,20 @@ impl Drop for Provider {
     }
 }
 
-fn serve(stream: TcpStream, script: &Script, seen: &Mutex<Vec<Value>>) -> std::io::Result<()> {
+#[derive(Clone)]
+struct Seen {
+    heads: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<Value>>>,
+}
+
+fn serve(stream: TcpStream, script: &Script, seen: &Seen) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut out = stream.try_clone()?;
     let mut reader = BufReader::new(stream);
     loop {
         let mut length = 0;
         let mut line = String::new();
+        let mut head = String::new();
         loop {
             line.clear();
             if reader.read_line(&mut line)? == 0 {
@@ -99,11 +130,13 @@ fn serve(stream: TcpStream, script: &Script, seen: &Mutex<Vec<Value>>) -> std::i
             if line == "\r\n" {
                 break;
             }
+            head.push_str(&line.to_ascii_lowercase());
         }
         let mut body = vec![0; length];
         reader.read_exact(&mut body)?;
         let request: Value = serde_json::from_slice(&body).unwrap();
-        seen.lock().unwrap().push(request.clone());
+        seen.heads.lock().unwrap().push(head);
+        seen.requests.lock().unwrap().push(request.clone());
         match script(&request) {
             Reply::Status(status, body) => write!(
                 out,
@@ -114,6 +147,16 @@ fn serve(stream: TcpStream, script: &Script, seen: &Mutex<Vec<Value>>) -> std::i
                 let chunk = chunk(&json!({ "content": text }), &Value::Null);
                 write!(out, "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{chunk}")?;
                 return Ok(());
+            }
+            Reply::Raw(Raw { status, content_type, body, is_cut }) => {
+                let length = body.len() + usize::from(is_cut);
+                write!(
+                    out,
+                    "HTTP/1.1 {status} x\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\r\n{body}"
+                )?;
+                if is_cut {
+                    return Ok(());
+                }
             }
             Reply::Text(text) => {
                 stream_of(&mut out, &[json!({ "content": text })], "stop")?;
