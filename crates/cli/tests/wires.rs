@@ -334,3 +334,26 @@ fn chat_gets_its_encrypted_reasoning_back() {
         (&json!("tool"), &json!("call_REDACTED_1"))
     );
 }
+
+#[test]
+fn a_call_that_a_model_wrote_as_text_is_run() {
+    let call = r#"{"name": "bash", "parameters": {"command": "echo from-text"}}"#;
+    for written in [
+        format!("I look.\n<tool_call>\n{call}\n</tool_call>"),
+        format!("[TOOL_CALLS][{call}]"),
+        call.to_owned(),
+    ] {
+        let provider = Provider::answering(move |request| match support::results(request) {
+            0 => Reply::Text(written.clone()),
+            _ => Reply::Text("done".to_owned()),
+        });
+        let home = Home::new(&provider);
+        let (code, out, err) = home.run(&["exec", "go"]);
+        assert_eq!((code, out.as_str()), (0, "done\n"), "{err}");
+        let last = provider.requests().pop().unwrap();
+        let [.., assistant, result] = support::messages(&last).as_slice() else { panic!() };
+        assert_eq!(result["content"], "from-text\n");
+        assert_eq!(assistant["tool_calls"][0]["id"], result["tool_call_id"]);
+        assert!(!assistant["content"].to_string().contains("bash"));
+    }
+}

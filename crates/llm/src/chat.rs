@@ -1,21 +1,24 @@
 //! OpenAI's Chat Completions, and the many servers that speak it too.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 
 use crate::http::{Endpoint, Transport};
 use crate::wire::{self, Connection, ids, json};
-use crate::{Message, ModelError, ModelInfo, Request, Secret, ToolSpec, WireId};
+use crate::{CallId, Message, ModelError, ModelInfo, Request, Secret, ToolBlock, ToolSpec, WireId};
 
 mod answer;
 mod decode;
+mod dialect;
 mod encode;
 mod reasoning;
+mod text_calls;
 
 pub use decode::Decoder;
+pub use dialect::{CallIds, Dialect, Efforts, MaxTokens, Replay, SystemRole};
 
 /// A model behind a Chat Completions server.
 ///
@@ -56,41 +59,6 @@ pub struct Config {
     pub dialect: Dialect,
 }
 
-/// What servers of this wire do differently.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dialect {
-    /// The role of the system text.
-    pub system_role: SystemRole,
-    /// How the limit of an answer's length is called.
-    pub max_tokens: MaxTokens,
-    /// Whether the server takes `prompt_cache_key`; some refuse fields they do not know.
-    pub takes_cache_key: bool,
-    /// Whether readable reasoning goes back as `reasoning_content`. Few servers want it, and some
-    /// refuse it; the items of `reasoning_details` go back to their provider in any case.
-    pub replays_reasoning: bool,
-}
-
-/// The role under which the system text is sent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SystemRole {
-    /// What every server knows.
-    #[default]
-    System,
-    /// What OpenAI calls it since its reasoning models.
-    Developer,
-}
-
-/// The field that limits the length of an answer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum MaxTokens {
-    /// `max_tokens`, which compatible servers know.
-    #[default]
-    MaxTokens,
-    /// `max_completion_tokens`, which OpenAI's reasoning models demand.
-    MaxCompletionTokens,
-}
-
 impl Config {
     /// Makes a configuration with the defaults for the server at `base_url`.
     pub fn new(base_url: impl Into<String>) -> Self {
@@ -104,26 +72,6 @@ impl Config {
             stream: true,
             idle_timeout: Duration::from_secs(120),
             dialect,
-        }
-    }
-}
-
-impl Dialect {
-    /// Returns what is known of the server at `base_url`; what all understand if nothing is.
-    pub fn of(base_url: &str) -> Self {
-        let host = Endpoint::new(base_url, "", Duration::ZERO)
-            .map(|endpoint| endpoint.host().to_owned())
-            .unwrap_or_default();
-        let is_openai = host == "api.openai.com" || host.ends_with(".openai.azure.com");
-        Self {
-            system_role: SystemRole::System,
-            max_tokens: if is_openai {
-                MaxTokens::MaxCompletionTokens
-            } else {
-                MaxTokens::MaxTokens
-            },
-            takes_cache_key: is_openai,
-            replays_reasoning: false,
         }
     }
 }
@@ -152,6 +100,7 @@ pub struct Codec {
     model: String,
     max_output_tokens: Option<u64>,
     dialect: Dialect,
+    call_ids: CallIds,
     stream: bool,
 }
 
@@ -162,6 +111,11 @@ impl Codec {
             provider: info.provider.as_str().into(),
             model: info.model.clone(),
             max_output_tokens: info.max_output_tokens,
+            // Mistral's models want theirs wherever they run.
+            call_ids: match info.model.starts_with("mistralai/") {
+                true => CallIds::NineAlphanumerics,
+                false => dialect.call_ids,
+            },
             dialect,
             stream,
         }
@@ -179,8 +133,27 @@ impl Codec {
 
     /// Names what the bytes of a message depend on: reasoning goes back to its provider only.
     fn wire_id(&self) -> WireId {
+        let replay = match self.dialect.replay {
+            Replay::Never => 0,
+            Replay::Given => 1,
+            Replay::Demanded => 2,
+        };
+        let call_ids = match self.call_ids {
+            CallIds::Any => 0,
+            CallIds::AtMost40 => 1,
+            CallIds::NineAlphanumerics => 2,
+        };
         let provider = ids::of_provider(&self.provider);
-        WireId { wire: "chat", variant: provider << 1 | u32::from(self.dialect.replays_reasoning) }
+        WireId { wire: "chat", variant: provider << 4 | replay << 2 | call_ids }
+    }
+
+    /// Returns the id of a call as the server takes it.
+    fn call_id<'a>(&self, id: &'a CallId) -> Cow<'a, str> {
+        match self.call_ids {
+            CallIds::Any => Cow::Borrowed(id.as_str()),
+            CallIds::AtMost40 => ids::fitting(id.as_str(), 40),
+            CallIds::NineAlphanumerics => ids::nine(id.as_str()),
+        }
     }
 }
 
@@ -193,7 +166,10 @@ impl wire::Codec for Codec {
         body.extend_from_slice(b"{\"model\":");
         json::write(&mut body, &self.model);
         if self.stream {
-            body.extend_from_slice(b",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
+            body.extend_from_slice(b",\"stream\":true");
+            if self.dialect.takes_stream_options {
+                body.extend_from_slice(b",\"stream_options\":{\"include_usage\":true}");
+            }
         }
         if let Some(limit) = request.max_output_tokens.or(self.max_output_tokens) {
             body.extend_from_slice(match self.dialect.max_tokens {
@@ -204,11 +180,14 @@ impl wire::Codec for Codec {
         }
         if let Some(effort) = request.effort {
             body.extend_from_slice(b",\"reasoning_effort\":");
-            json::write(&mut body, effort.as_str());
+            json::write(&mut body, self.dialect.efforts.word(effort));
         }
         if let Some(key) = request.cache_key.as_ref().filter(|_| self.dialect.takes_cache_key) {
             body.extend_from_slice(b",\"prompt_cache_key\":");
             json::write(&mut body, &**key);
+        }
+        if self.dialect.marks_claude && self.model.starts_with("anthropic/") {
+            body.extend_from_slice(b",\"cache_control\":{\"type\":\"ephemeral\"}");
         }
         if !request.tools.specs().is_empty() {
             body.extend_from_slice(b",\"tools\":");
@@ -229,6 +208,14 @@ impl wire::Codec for Codec {
 
     fn decoder(&self, salt: u64) -> Decoder {
         Decoder::new(Arc::clone(&self.provider), salt)
+    }
+
+    fn decoder_for(&self, tools: &ToolBlock, salt: u64) -> Decoder {
+        let decoder = self.decoder(salt);
+        match self.dialect.reads_calls_in_text {
+            true => decoder.reading_calls_in_text(tools.specs()),
+            false => decoder,
+        }
     }
 
     fn is_streaming(&self) -> bool {

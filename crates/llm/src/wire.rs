@@ -5,7 +5,7 @@
 //! that sends, reads, waits and gives up. What several wires write alike lies below in `ids`, `json`
 //! and `media`.
 
-use crate::{ModelError, Request, Response, StreamEvent, sse};
+use crate::{ModelError, Request, Response, StreamEvent, ToolBlock, sse};
 
 mod client;
 pub(crate) mod ids;
@@ -29,6 +29,12 @@ pub trait Codec: Send + Sync + 'static {
     /// A call without an id gets one made of `salt`, the reply's id and the call's place. Replies
     /// must not share a salt: the ids of replies repeat on servers that make none themselves.
     fn decoder(&self, salt: u64) -> Self::Decoder;
+
+    /// Makes the decoder for the reply to a request that offered `tools`, where that matters.
+    fn decoder_for(&self, tools: &ToolBlock, salt: u64) -> Self::Decoder {
+        let _ = tools;
+        self.decoder(salt)
+    }
 
     /// Tells whether answers are asked for as streams.
     fn is_streaming(&self) -> bool;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::answer::{CallDelta, Choice, Chunk, Delta, FunctionDelta, Text, arguments};
 use super::reasoning::Details;
+use super::text_calls::{self, Found};
 use crate::wire::{Decode, ids};
 use crate::{
     AssistantMessage, AssistantPart, ErrorKind, ModelError, Opaque, Reasoning, Response,
-    StopReason, StreamEvent, ToolCall, Usage, sse,
+    StopReason, StreamEvent, ToolCall, ToolSpec, Usage, sse,
 };
 
 /// Turns the data of a stream's events into [`StreamEvent`]s and, at the end, a [`Response`].
@@ -24,6 +25,8 @@ pub struct Decoder {
     reasoning: String,
     details: Details,
     calls: Vec<CallDraft>,
+    /// What is looked for in the text, until it is known whether it holds calls.
+    watch: Option<Watch>,
     is_refusal: bool,
     stop: Option<StopReason>,
     usage: Option<Usage>,
@@ -37,6 +40,15 @@ struct CallDraft {
     id: String,
     name: String,
     arguments: String,
+}
+
+/// A look for calls in the text.
+#[derive(Debug)]
+struct Watch {
+    /// The names of the tools that were offered.
+    tools: Vec<String>,
+    /// How much of the text has been handed out.
+    told: usize,
 }
 
 impl Decoder {
@@ -54,11 +66,21 @@ impl Decoder {
             reasoning: String::new(),
             details: Details::default(),
             calls: Vec::new(),
+            watch: None,
             is_refusal: false,
             stop: None,
             usage: None,
             is_done: false,
         }
+    }
+
+    /// Lets calls that the model wrote as text count as calls of these tools, if the reply has no
+    /// others. What may become one is handed out only when it is known that it does not.
+    #[must_use]
+    pub fn reading_calls_in_text(mut self, tools: &[ToolSpec]) -> Self {
+        let tools: Vec<_> = tools.iter().map(|tool| tool.name.clone()).collect();
+        self.watch = (!tools.is_empty()).then_some(Watch { tools, told: 0 });
+        self
     }
 }
 
@@ -96,6 +118,7 @@ impl Decode for Decoder {
         }
         // A document is whole if it can be parsed, even where a server names no reason.
         self.stop.get_or_insert(StopReason::EndTurn);
+        self.settle(&mut drop);
         self.finish()
     }
 
@@ -181,6 +204,7 @@ impl Decoder {
         }
         if let Some(reason) = choice.finish_reason.as_ref().and_then(Text::filled) {
             self.stop = Some(stop_reason(reason));
+            self.settle(emit);
         }
     }
 
@@ -210,13 +234,48 @@ impl Decoder {
             self.is_refusal = true;
         }
         for text in [delta.content, delta.refusal].into_iter().flatten() {
-            if !text.text.is_empty() {
-                self.text.push_str(&text.text);
-                emit(StreamEvent::TextDelta(text.text.into_owned()));
-            }
+            self.take_text(text.text.into_owned(), emit);
         }
         for call in delta.tool_calls.into_iter().flatten() {
             self.take_call(call, emit);
+        }
+    }
+
+    fn take_text(&mut self, text: String, emit: &mut dyn FnMut(StreamEvent)) {
+        if text.is_empty() {
+            return;
+        }
+        self.text.push_str(&text);
+        let Some(watch) = &mut self.watch else { return emit(StreamEvent::TextDelta(text)) };
+        let certain = text_calls::certain(&self.text, watch.told);
+        if let Some(text) = self.text.get(watch.told..certain).filter(|text| !text.is_empty()) {
+            emit(StreamEvent::TextDelta(text.to_owned()));
+            watch.told = certain;
+        }
+    }
+
+    /// Finds the calls in the text, now that all of it is there, and hands out what was held back.
+    fn settle(&mut self, emit: &mut dyn FnMut(StreamEvent)) {
+        let Some(Watch { tools, told }) = self.watch.take() else { return };
+        let is_whole = matches!(self.stop, Some(StopReason::EndTurn | StopReason::ToolUse));
+        let found = (is_whole && self.calls.is_empty())
+            .then(|| text_calls::find(&self.text, &tools))
+            .flatten();
+        let (text, calls) = match found {
+            Some(Found { text, calls }) => (text, calls),
+            None => (std::mem::take(&mut self.text), Vec::new()),
+        };
+        if let Some(rest) = text.get(told..).filter(|rest| !rest.is_empty()) {
+            emit(StreamEvent::TextDelta(rest.to_owned()));
+        }
+        self.text = text;
+        for (index, text_calls::Call { name, arguments }) in calls.into_iter().enumerate() {
+            emit(StreamEvent::ToolCallDelta {
+                index,
+                name: Some(name.clone()),
+                arguments: arguments.clone(),
+            });
+            self.calls.push(CallDraft { name, arguments, ..CallDraft::default() });
         }
     }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{Codec, SystemRole};
+use super::{Codec, Replay, SystemRole};
 use crate::wire::json::{arguments, write};
 use crate::wire::media::{DataUri, missing};
 use crate::{
@@ -20,7 +20,7 @@ pub(super) fn message(codec: &Codec, message: &Message) -> Bytes {
     match message {
         Message::User(user) => write(&mut out, &WirePrompt::of(user)),
         Message::Assistant(assistant) => write(&mut out, &WireAssistant::of(codec, assistant)),
-        Message::Results(results) => write_results(&mut out, results),
+        Message::Results(results) => write_results(codec, &mut out, results),
     }
     out.into()
 }
@@ -126,7 +126,7 @@ impl<'a> WireAssistant<'a> {
             match part {
                 AssistantPart::Text(more) => text.push_str(more),
                 AssistantPart::Reasoning(reasoning) => {
-                    if codec.dialect.replays_reasoning {
+                    if codec.dialect.replay != Replay::Never {
                         reasoning_content.push_str(&reasoning.text);
                     }
                     if let Some(payload) = &reasoning.payload
@@ -137,16 +137,18 @@ impl<'a> WireAssistant<'a> {
                         reasoning_details.extend(items);
                     }
                 }
-                AssistantPart::ToolCall(call) => tool_calls.push(WireCall::of(call)),
+                AssistantPart::ToolCall(call) => tool_calls.push(WireCall::of(codec, call)),
                 // This wire has no items of its own, so this is another wire's.
                 AssistantPart::Opaque(_) => {}
             }
         }
         let has_text = !text.is_empty() || tool_calls.is_empty();
+        let is_demanded = codec.dialect.replay == Replay::Demanded && !tool_calls.is_empty();
+        let has_reasoning = is_demanded || !reasoning_content.is_empty();
         Self {
             role: "assistant",
             content: has_text.then_some(text),
-            reasoning_content: (!reasoning_content.is_empty()).then_some(reasoning_content),
+            reasoning_content: has_reasoning.then_some(reasoning_content),
             reasoning_details,
             tool_calls,
         }
@@ -155,7 +157,7 @@ impl<'a> WireAssistant<'a> {
 
 #[derive(Serialize)]
 struct WireCall<'a> {
-    id: &'a str,
+    id: Cow<'a, str>,
     r#type: &'static str,
     function: WireFunction<'a>,
 }
@@ -167,9 +169,9 @@ struct WireFunction<'a> {
 }
 
 impl<'a> WireCall<'a> {
-    fn of(call: &'a ToolCall) -> Self {
+    fn of(codec: &Codec, call: &'a ToolCall) -> Self {
         let function = WireFunction { name: &call.name, arguments: arguments(&call.arguments) };
-        Self { id: call.id.as_str(), r#type: "function", function }
+        Self { id: codec.call_id(&call.id), r#type: "function", function }
     }
 }
 
@@ -205,14 +207,15 @@ struct WireResult<'a> {
 ///
 /// This wire takes only text there, so images and documents follow in one user message after the
 /// last result: between a call and its results nothing else may stand.
-fn write_results(out: &mut Vec<u8>, results: &[ToolResult]) {
+fn write_results(codec: &Codec, out: &mut Vec<u8>, results: &[ToolResult]) {
     let mut attached = Vec::new();
     for result in results {
         if !out.is_empty() {
             out.push(b',');
         }
         let content = result_text(result, &mut attached);
-        let tool_call_id = result.call.as_str();
+        let tool_call_id = codec.call_id(&result.call);
+        let tool_call_id = &tool_call_id;
         write(out, &WireResult { role: "tool", tool_call_id, content: &content });
     }
     if !attached.is_empty() {

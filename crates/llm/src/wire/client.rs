@@ -113,10 +113,11 @@ impl<C: Codec> Exchange<C> {
     async fn send(&mut self, request: Request) -> Result<(), ModelError> {
         let Connection { transport, endpoint, codec } = &*self.connection;
         let body = codec.body(&request);
+        let tools = request.tools.clone();
         // The history may be large, and is not needed while the answer comes.
         drop(request);
         let answer = transport.post(endpoint, body).await?;
-        let decoder = codec.decoder(RandomState::new().build_hasher().finish());
+        let decoder = codec.decoder_for(&tools, RandomState::new().build_hasher().finish());
         if !codec.is_streaming() || answer.is_json() {
             let response = decoder.document(&answer.document().await?)?;
             self.events.push_back(StreamEvent::Done(Box::new(response)));

@@ -32,10 +32,7 @@ pub(crate) fn fitting(name: &str, limit: usize) -> Cow<'_, str> {
     if !name.is_empty() && name.len() <= limit && name.chars().all(is_taken) {
         return Cow::Borrowed(name);
     }
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let hash = format!("_{hash:016x}");
+    let hash = format!("_{:016x}", hash(name));
     let mut fitting: String = name
         .chars()
         .map(|c| if is_taken(c) { c } else { '_' })
@@ -43,6 +40,28 @@ pub(crate) fn fitting(name: &str, limit: usize) -> Cow<'_, str> {
         .collect();
     fitting.push_str(&hash);
     Cow::Owned(fitting)
+}
+
+/// Returns an id of nine letters and digits: the same, or one made of a hash.
+pub(crate) fn nine(id: &str) -> Cow<'_, str> {
+    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    if id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return Cow::Borrowed(id);
+    }
+    let mut hash = hash(id);
+    let digits = (0..9).filter_map(|_| {
+        let digit = DIGITS.get(usize::try_from(hash % 62).unwrap_or(0));
+        hash /= 62;
+        digit.copied().map(char::from)
+    });
+    Cow::Owned(digits.collect())
+}
+
+/// FNV-1a.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]
@@ -54,6 +73,17 @@ mod tests {
         for name in ["a", "toolu_01-A", &"x".repeat(64)] {
             assert!(matches!(fitting(name, 64), Cow::Borrowed(same) if same == name));
         }
+    }
+
+    #[test]
+    fn nine_letters_and_digits_stay_told_apart() {
+        assert!(matches!(nine("aB3xK9mP2"), Cow::Borrowed("aB3xK9mP2")));
+        let ids = ["", "toolu_1", "toolu_2", "aB3xK9mP_", "aB3xK9mP22"];
+        let mut made: Vec<_> = ids.iter().map(|id| nine(id).into_owned()).collect();
+        assert!(made.iter().all(|id| matches!(nine(id), Cow::Borrowed(_))), "{made:?}");
+        made.sort();
+        made.dedup();
+        assert_eq!(made.len(), ids.len());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What is sent: the shapes providers accepted, and a prefix that never changes.
 
-use bowline_llm::chat::{Codec, Config, Dialect, MaxTokens, SystemRole};
+use bowline_llm::chat::{Codec, Config, Dialect, MaxTokens, Replay, SystemRole};
 use bowline_llm::wire::Codec as _;
 use bowline_llm::{
     AssistantMessage, AssistantPart, Effort, Media, Message, MessageRef, ModelInfo, Opaque, Part,
@@ -16,6 +16,7 @@ use crate::recorded::{self, chat::Chat};
 mod anthropic;
 mod gemini;
 mod responses;
+mod servers;
 
 fn info() -> ModelInfo {
     ModelInfo { provider: "mine".to_owned(), model: "m".to_owned(), ..ModelInfo::default() }
@@ -210,7 +211,7 @@ fn reasoning_goes_back_only_where_it_came_from() {
     let of_another_wire = RawJson::parse(r#"{"signature":"s"}"#).unwrap();
     assert_eq!(Value::from(items(&message("mine", &of_another_wire))), plain);
 
-    let replaying = Dialect { replays_reasoning: true, ..dialect() };
+    let replaying = Dialect { replay: Replay::Given, ..dialect() };
     let sent = items_of(&Codec::new(&info(), replaying, true), &message("other", &item));
     assert_eq!(sent[0]["reasoning_content"], "hm");
 }

@@ -17,6 +17,8 @@ const FOREIGN: [&str; 9] =
 
 /// Where OpenAI is.
 const OPENAI: &str = "https://api.openai.com";
+/// Where xAI is.
+const XAI: &str = "https://api.x.ai";
 
 /// Looks up a variable of the environment.
 pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -165,8 +167,8 @@ fn provider_of_shelly(
         default("base_url", base_url);
         let place = provider.get("base_url").and_then(Node::as_str).unwrap_or_default();
         let is_elsewhere = place != base_url;
-        // What OpenAI itself speaks is told by the address.
-        if !place.starts_with(OPENAI) {
+        // What OpenAI and xAI themselves speak is told by the address.
+        if ![OPENAI, XAI].iter().any(|own| place.starts_with(own)) {
             provider.entry("wire".to_owned()).or_insert_with(|| leaf(wire, &kind.place));
         }
         if !is_elsewhere && !provider.keys().any(|key| super::node::API_KEYS.contains(&&**key)) {

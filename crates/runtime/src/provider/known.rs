@@ -51,7 +51,8 @@ pub(super) const KNOWN: &[Known] = &[
         ..known("gemini", "https://generativelanguage.googleapis.com", "GEMINI_API_KEY")
     },
     known("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-    known("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
+    // Its Chat Completions are deprecated, and have no place for encrypted reasoning.
+    Known { wire: Wire::Responses, ..known("xai", "https://api.x.ai/v1", "XAI_API_KEY") },
     known("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
     known("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
     known("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),

@@ -93,6 +93,7 @@ impl Reach<'_> {
 
     fn chat(self) -> Result<Arc<dyn Model>, ModelError> {
         let mut config = chat::Config::new(&self.base_url);
+        config.dialect = chat::Dialect::find(&self.info.provider, &self.base_url);
         config.headers = self.headers();
         config.stream = self.provider.stream;
         config.idle_timeout = self.provider.idle_timeout.0;

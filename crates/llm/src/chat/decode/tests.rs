@@ -300,3 +300,103 @@ fn a_document_needs_choices_but_no_finish_reason() {
     let failed = r#"{"error":{"code":402,"message":"no credit"}}"#;
     assert_eq!(document(failed).unwrap_err().kind, ErrorKind::Quota);
 }
+
+fn tool(name: &str) -> ToolSpec {
+    let schema = crate::RawJson::parse("{}").unwrap();
+    ToolSpec { name: name.to_owned(), description: String::new(), schema }
+}
+
+/// Decodes a reply whose text comes in these pieces, while the tool `f` was offered.
+fn decode_text(pieces: &[&str], reason: &str) -> (Vec<StreamEvent>, Response) {
+    let mut decoder = Decoder::new("mine".into(), 7).reading_calls_in_text(&[tool("f")]);
+    let mut events = Vec::new();
+    let texts = pieces.iter().map(|text| delta(&json!({ "content": text })));
+    for chunk in texts.chain([finish(reason)]) {
+        let data = chunk.to_string();
+        decoder.push(&event(&data), &mut |event| events.push(event)).unwrap();
+    }
+    (events, decoder.finish().unwrap())
+}
+
+#[test]
+fn a_call_in_the_text_is_a_call_and_was_never_told_as_text() {
+    let written = r#"Look: <tool_call>{"name":"f","arguments":{"a":"ä"}}</tool_call>"#;
+    let split = |size: usize| {
+        let chars: Vec<char> = written.chars().collect();
+        chars.chunks(size).map(|chunk| chunk.iter().collect()).collect::<Vec<String>>()
+    };
+    for size in [1, 3, 1000] {
+        let pieces = split(size);
+        let pieces: Vec<_> = pieces.iter().map(String::as_str).collect();
+        let (events, response) = decode_text(&pieces, "stop");
+        assert_eq!(response.stop, StopReason::ToolUse);
+        assert_eq!(response.message.to_text(), "Look: ");
+        let call = response.message.tool_calls().next().unwrap();
+        assert_eq!((call.name.as_str(), call.arguments.as_str()), ("f", r#"{"a":"ä"}"#));
+        assert!(call.id.as_str().starts_with("call_"));
+        let text: String = events
+            .iter()
+            .filter_map(|event| match event {
+                StreamEvent::TextDelta(text) => Some(text.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(text, "Look: ");
+        assert_eq!(
+            events.last(),
+            Some(&StreamEvent::ToolCallDelta {
+                index: 0,
+                name: Some("f".to_owned()),
+                arguments: r#"{"a":"ä"}"#.to_owned(),
+            })
+        );
+    }
+}
+
+#[test]
+fn a_text_that_only_looks_like_a_call_is_told_as_it_is() {
+    let call = r#"{"name":"f","parameters":{}}"#;
+    for (text, reason) in [
+        (r#"{"name":"g","parameters":{}}"#, "stop"),
+        // What was cut is not run.
+        (call, "length"),
+        ("a <tool_call> b", "stop"),
+        ("", "stop"),
+    ] {
+        let (events, response) = decode_text(&[text], reason);
+        assert_eq!(response.message.to_text(), text);
+        assert_eq!(response.message.tool_calls().count(), 0);
+        let told: Vec<_> = events
+            .into_iter()
+            .map(|event| match event {
+                StreamEvent::TextDelta(text) => text,
+                other => panic!("unexpected {other:?}"),
+            })
+            .collect();
+        assert_eq!(told.concat(), text);
+    }
+}
+
+#[test]
+fn beside_a_real_call_a_text_is_only_a_text() {
+    let text = r#"{"name":"f","parameters":{}}"#;
+    let real = json!({"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}});
+    let mut decoder = Decoder::new("mine".into(), 7).reading_calls_in_text(&[tool("f")]);
+    let chunks = [delta(&json!({"content": text, "tool_calls": [real]})), finish("tool_calls")];
+    for chunk in chunks {
+        decoder.push(&event(&chunk.to_string()), &mut drop).unwrap();
+    }
+    let message = decoder.finish().unwrap().message;
+    assert_eq!((message.to_text().as_str(), message.tool_calls().count()), (text, 1));
+}
+
+#[test]
+fn a_document_may_hold_a_call_in_its_text() {
+    let text = r#"[TOOL_CALLS][{"name":"f","arguments":{}}]"#;
+    let body = json!({"choices": [{"message": {"content": text}}]}).to_string();
+    let decode = |decoder: Decoder| decoder.document(body.as_bytes()).unwrap();
+    let plain = decode(Decoder::new("mine".into(), 7));
+    assert_eq!((plain.message.to_text().as_str(), plain.stop), (text, StopReason::EndTurn));
+    let reading = decode(Decoder::new("mine".into(), 7).reading_calls_in_text(&[tool("f")]));
+    assert_eq!((reading.message.tool_calls().count(), reading.stop), (1, StopReason::ToolUse));
+}

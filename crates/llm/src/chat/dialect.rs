@@ -1,0 +1,255 @@
+//! What servers of this wire do differently: one row for each that is known.
+//!
+//! What all take alike is not here. `parallel_tool_calls` is never sent, since calling in parallel
+//! is what all do who can; the schemas of tools are sent without `strict`, which some refuse; a
+//! server that tells no usage has an answer without usage.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Effort;
+use crate::http::Endpoint;
+
+/// What servers of this wire do differently.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dialect {
+    /// The role of the system text.
+    pub system_role: SystemRole,
+    /// How the limit of an answer's length is called.
+    pub max_tokens: MaxTokens,
+    /// Whether the server takes `stream_options`. Who does not sends the usage by itself.
+    pub takes_stream_options: bool,
+    /// Whether the server takes `prompt_cache_key`; some refuse fields they do not know.
+    pub takes_cache_key: bool,
+    /// Whether the server marks what Anthropic's models shall keep, if the request asks for it.
+    pub marks_claude: bool,
+    /// Which words for an effort the server knows.
+    pub efforts: Efforts,
+    /// Whether readable reasoning goes back; the items of `reasoning_details` go back to their
+    /// provider in any case.
+    pub replay: Replay,
+    /// Which ids of calls the server takes.
+    pub call_ids: CallIds,
+    /// Whether calls that a model wrote as text are read: where a server may not know how its model
+    /// calls.
+    pub reads_calls_in_text: bool,
+}
+
+/// The role under which the system text is sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SystemRole {
+    /// What every server knows.
+    #[default]
+    System,
+    /// What OpenAI calls it since its reasoning models.
+    Developer,
+}
+
+/// The field that limits the length of an answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MaxTokens {
+    /// `max_tokens`, which compatible servers know.
+    #[default]
+    MaxTokens,
+    /// `max_completion_tokens`, which OpenAI's reasoning models demand.
+    MaxCompletionTokens,
+}
+
+/// The words of `reasoning_effort` that a server knows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Efforts {
+    /// All of ours; what is too much for a model the server takes down itself.
+    #[default]
+    All,
+    /// All but `minimal`.
+    FromLow,
+    /// `low`, `medium` and `high`.
+    LowToHigh,
+    /// `none` and `high`.
+    NoneOrHigh,
+}
+
+/// When readable reasoning goes back as `reasoning_content`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Replay {
+    /// Never: few servers want it, and some refuse it.
+    #[default]
+    Never,
+    /// Where there is any.
+    Given,
+    /// With every call, empty if there is none.
+    Demanded,
+}
+
+/// The ids of calls that a server takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CallIds {
+    /// All.
+    #[default]
+    Any,
+    /// At most 40 characters.
+    AtMost40,
+    /// Nine letters and digits.
+    NineAlphanumerics,
+}
+
+/// What all understand; nothing is known of how its models call.
+const COMMON: Dialect = Dialect {
+    system_role: SystemRole::System,
+    max_tokens: MaxTokens::MaxTokens,
+    takes_stream_options: true,
+    takes_cache_key: false,
+    marks_claude: false,
+    efforts: Efforts::All,
+    replay: Replay::Never,
+    call_ids: CallIds::Any,
+    reads_calls_in_text: true,
+};
+
+/// A service whose operator knows how its models call.
+const HOSTED: Dialect = Dialect { reads_calls_in_text: false, ..COMMON };
+
+const OPENAI: Dialect = Dialect {
+    max_tokens: MaxTokens::MaxCompletionTokens,
+    takes_cache_key: true,
+    call_ids: CallIds::AtMost40,
+    ..HOSTED
+};
+
+/// A server that is known.
+struct Row {
+    /// How its provider is called; only what runs on machines of one's own is known by it.
+    name: &'static str,
+    /// Where it is. What begins with a dot is the end of many.
+    hosts: &'static [&'static str],
+    dialect: Dialect,
+}
+
+const ROWS: &[Row] = &[
+    Row { name: "openai", hosts: &["api.openai.com", ".openai.azure.com"], dialect: OPENAI },
+    Row {
+        name: "openrouter",
+        hosts: &["openrouter.ai"],
+        dialect: Dialect { marks_claude: true, call_ids: CallIds::AtMost40, ..HOSTED },
+    },
+    Row {
+        name: "xai",
+        hosts: &["api.x.ai"],
+        // Without the reasoning its cache finds nothing again.
+        dialect: Dialect { efforts: Efforts::FromLow, replay: Replay::Given, ..HOSTED },
+    },
+    Row {
+        name: "groq",
+        hosts: &["api.groq.com"],
+        // It refuses `reasoning_content`.
+        dialect: Dialect { efforts: Efforts::LowToHigh, ..HOSTED },
+    },
+    Row {
+        name: "deepseek",
+        hosts: &["api.deepseek.com"],
+        // It refuses a call without the reasoning that led to it.
+        dialect: Dialect { replay: Replay::Demanded, ..HOSTED },
+    },
+    Row {
+        name: "mistral",
+        hosts: &["api.mistral.ai"],
+        // It refuses every field it does not know.
+        dialect: Dialect {
+            takes_stream_options: false,
+            takes_cache_key: true,
+            efforts: Efforts::NoneOrHigh,
+            call_ids: CallIds::NineAlphanumerics,
+            ..HOSTED
+        },
+    },
+    Row {
+        name: "together",
+        hosts: &["api.together.xyz", "api.together.ai"],
+        dialect: Dialect { efforts: Efforts::LowToHigh, ..HOSTED },
+    },
+    Row {
+        name: "fireworks",
+        hosts: &["api.fireworks.ai"],
+        dialect: Dialect { efforts: Efforts::LowToHigh, ..HOSTED },
+    },
+    Row { name: "ollama", hosts: &[], dialect: COMMON },
+    // Their templates read `reasoning_content` of earlier messages.
+    Row { name: "llamacpp", hosts: &[], dialect: Dialect { replay: Replay::Given, ..OPEN } },
+    Row { name: "lmstudio", hosts: &[], dialect: Dialect { replay: Replay::Given, ..OPEN } },
+    Row { name: "vllm", hosts: &[], dialect: Dialect { replay: Replay::Given, ..OPEN } },
+];
+
+/// A server of open models, whose templates know three efforts.
+const OPEN: Dialect = Dialect { efforts: Efforts::LowToHigh, ..COMMON };
+
+impl Dialect {
+    /// Returns what is known of the server at `base_url`; what all understand if nothing is.
+    pub fn of(base_url: &str) -> Self {
+        Self::find("", base_url)
+    }
+
+    /// Returns what is known of the server of a provider: by its address, or by its name if it is one
+    /// of those that run on machines of one's own.
+    pub fn find(provider: &str, base_url: &str) -> Self {
+        let host = Endpoint::new(base_url, "", Duration::ZERO)
+            .map(|endpoint| endpoint.host().to_owned())
+            .unwrap_or_default();
+        let by_host = ROWS.iter().find(|row| row.is_at(&host));
+        let by_name = || ROWS.iter().find(|row| row.hosts.is_empty() && row.name == provider);
+        by_host.or_else(by_name).map_or(COMMON, |row| row.dialect.clone())
+    }
+}
+
+impl Row {
+    fn is_at(&self, host: &str) -> bool {
+        self.hosts.iter().any(|own| match own.strip_prefix('.') {
+            Some(_) => host.ends_with(own),
+            None => host == *own,
+        })
+    }
+}
+
+impl Efforts {
+    /// Returns the word for an effort, or for the nearest that the server knows.
+    pub(super) fn word(self, effort: Effort) -> &'static str {
+        match (self, effort) {
+            (Self::FromLow | Self::LowToHigh, Effort::Minimal) => "low",
+            (Self::LowToHigh, Effort::Xhigh) => "high",
+            (Self::NoneOrHigh, Effort::Minimal | Effort::Low) => "none",
+            (Self::NoneOrHigh, Effort::Medium | Effort::High | Effort::Xhigh) => "high",
+            (Self::All | Self::FromLow | Self::LowToHigh, effort) => effort.as_str(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_known_by_its_place_and_one_of_ones_own_by_its_name() {
+        for (provider, base_url, expected) in [
+            ("", "https://api.openai.com/v1", OPENAI),
+            ("", "https://mine.openai.azure.com/openai/v1", OPENAI),
+            ("vllm", "https://api.openai.com/v1", OPENAI),
+            ("openai", "http://127.0.0.1:1/v1", COMMON),
+            ("ollama", "http://127.0.0.1:1/v1", COMMON),
+            ("vllm", "http://gpu.lan:8000/v1", Dialect { replay: Replay::Given, ..OPEN }),
+            ("mine", "https://openrouter.ai.evil.example/v1", COMMON),
+        ] {
+            assert_eq!(Dialect::find(provider, base_url), expected, "{provider} {base_url}");
+        }
+    }
+
+    #[test]
+    fn an_effort_is_told_in_words_that_the_server_knows() {
+        let all = [Effort::Minimal, Effort::Low, Effort::Medium, Effort::High, Effort::Xhigh];
+        let words = |efforts: Efforts| all.map(|effort| efforts.word(effort));
+        assert_eq!(words(Efforts::All), ["minimal", "low", "medium", "high", "xhigh"]);
+        assert_eq!(words(Efforts::FromLow), ["low", "low", "medium", "high", "xhigh"]);
+        assert_eq!(words(Efforts::LowToHigh), ["low", "low", "medium", "high", "high"]);
+        assert_eq!(words(Efforts::NoneOrHigh), ["none", "none", "high", "high", "high"]);
+    }
+}

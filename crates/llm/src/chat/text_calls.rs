@@ -1,0 +1,277 @@
+//! Calls that a model wrote as text, where its server did not know them for calls.
+//!
+//! Three ways of writing are known: `<tool_call>{…}</tool_call>` of Hermes and Qwen, `[TOOL_CALLS]` of
+//! Mistral, and Llama's bare JSON, which must be the whole text. A text is taken for calls only if
+//! all that looks like one is one: JSON with the name of a tool that was offered and an object of
+//! arguments. What stands around the calls stays text.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// The text and the calls in it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) text: String,
+    pub(super) calls: Vec<Call>,
+}
+
+/// One call, as the model wrote it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) name: String,
+    pub(super) arguments: String,
+}
+
+const HERMES: &str = "<tool_call>";
+const HERMES_END: &str = "</tool_call>";
+const MISTRAL: &str = "[TOOL_CALLS]";
+const LLAMA: &str = "<|python_tag|>";
+const FENCE: &str = "```";
+
+/// Finds the calls in a text; `None` if there is none.
+pub(super) fn find(text: &str, tools: &[String]) -> Option<Found> {
+    let found = match marker(text) {
+        Some(_) => marked(text)?,
+        None => Found { text: String::new(), calls: bare(text)? },
+    };
+    let is_offered = |call: &Call| tools.contains(&call.name);
+    (!found.calls.is_empty() && found.calls.iter().all(is_offered)).then_some(found)
+}
+
+/// Returns how much of the beginning of a text is text whatever follows, where `told` is what an
+/// earlier call returned for less of it: only what is behind that is looked at.
+pub(super) fn certain(text: &str, told: usize) -> usize {
+    if told == 0 && may_be_bare(text) {
+        return 0;
+    }
+    let Some(new) = text.get(told..) else { return told };
+    let end = marker(new).map_or_else(|| new.len() - begun(new), |(at, _)| at);
+    // Blank lines before a call are part of neither.
+    let is_blank = told == 0 && new.get(..end).is_some_and(|text| text.trim().is_empty());
+    if is_blank { 0 } else { told + end }
+}
+
+/// Finds the first marker.
+fn marker(text: &str) -> Option<(usize, &'static str)> {
+    let markers = [HERMES, MISTRAL].into_iter();
+    markers.filter_map(|marker| Some((text.find(marker)?, marker))).min()
+}
+
+/// Returns how much of the end of a text may be the beginning of a marker.
+fn begun(text: &str) -> usize {
+    let is_begun = |length: &usize| {
+        let end = text.len().checked_sub(*length).and_then(|at| text.get(at..));
+        end.is_some_and(|end| HERMES.starts_with(end) || MISTRAL.starts_with(end))
+    };
+    (1..HERMES.len().max(MISTRAL.len())).rev().find(is_begun).unwrap_or(0)
+}
+
+fn may_be_bare(text: &str) -> bool {
+    let text = text.trim_start();
+    let opens = |open: &str| match text.strip_prefix(open) {
+        Some(rest) => matches!(rest.trim_start().chars().next(), None | Some('{')),
+        None => open.starts_with(text),
+    };
+    [LLAMA, "```json", FENCE, ""].into_iter().any(opens)
+}
+
+/// Reads calls behind markers.
+fn marked(text: &str) -> Option<Found> {
+    let mut found = Found { text: String::new(), calls: Vec::new() };
+    let mut rest = text;
+    while let Some((at, marker)) = marker(rest) {
+        found.text.push_str(rest.get(..at)?);
+        rest = rest.get(at + marker.len()..)?;
+        rest = match marker {
+            HERMES => {
+                let (call, rest) = call(rest)?;
+                found.calls.push(call);
+                let rest = rest.trim_start();
+                rest.strip_prefix(HERMES_END).unwrap_or(rest)
+            }
+            _ => mistral(rest, &mut found.calls)?,
+        };
+    }
+    found.text.push_str(rest);
+    if found.text.trim().is_empty() {
+        found.text.clear();
+    }
+    Some(found)
+}
+
+/// Reads `[{…}, …]`, as Mistral's older models write, or `name[ARGS]{…}`, as its newer ones do.
+fn mistral<'a>(text: &'a str, calls: &mut Vec<Call>) -> Option<&'a str> {
+    let text = text.trim_start();
+    if text.starts_with('[') {
+        let (list, rest) = json(text)?;
+        let list: Vec<&RawValue> = serde_json::from_str(list).ok()?;
+        for item in list {
+            calls.push(call(item.get())?.0);
+        }
+        return Some(rest);
+    }
+    let (name, arguments) = text.split_at(text.find(['[', '{'])?);
+    // An id may stand between the name and the arguments.
+    let arguments = match arguments.split_once("[ARGS]") {
+        Some((between, arguments)) if !between.contains('{') => arguments,
+        Some(_) | None => arguments,
+    };
+    let (arguments, rest) = json(arguments.trim_start())?;
+    let arguments = object(arguments)?;
+    calls.push(Call { name: name.trim().to_owned(), arguments });
+    Some(rest)
+}
+
+/// Reads a text that is nothing but calls.
+fn bare(text: &str) -> Option<Vec<Call>> {
+    let text = text.trim();
+    let text = text.strip_prefix(LLAMA).unwrap_or(text);
+    let fenced = text.strip_prefix("```json").or_else(|| text.strip_prefix(FENCE));
+    let mut rest = match fenced {
+        Some(inner) => inner.strip_suffix(FENCE)?.trim(),
+        None => text.trim(),
+    };
+    let mut calls = Vec::new();
+    while !rest.is_empty() {
+        let (call, behind) = call(rest)?;
+        calls.push(call);
+        rest = behind.trim_start().trim_start_matches(';').trim_start();
+    }
+    Some(calls)
+}
+
+/// Reads a call at the beginning of a text, and returns what follows it.
+fn call(text: &str) -> Option<(Call, &str)> {
+    #[derive(Deserialize)]
+    struct Written<'a> {
+        name: String,
+        #[serde(borrow, default, alias = "parameters")]
+        arguments: Option<&'a RawValue>,
+    }
+
+    let (written, rest) = json(text.trim_start())?;
+    let Written { name, arguments } = serde_json::from_str(written).ok()?;
+    let arguments = match arguments {
+        Some(arguments) => object(arguments.get())?,
+        None => "{}".to_owned(),
+    };
+    Some((Call { name, arguments }, rest))
+}
+
+/// Reads an object, which some models write into a string.
+fn object(json: &str) -> Option<String> {
+    let text = match json.starts_with('"') {
+        true => serde_json::from_str::<String>(json).ok()?,
+        false => json.to_owned(),
+    };
+    serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&text).ok()?;
+    Some(text)
+}
+
+/// Splits a text behind the JSON value that it begins with.
+fn json(text: &str) -> Option<(&str, &str)> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
+    let value = values.next()?.ok()?;
+    Some((value.get(), text.get(values.byte_offset()..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn tools() -> Vec<String> {
+        ["bash", "read"].map(str::to_owned).to_vec()
+    }
+
+    /// Returns the text, and each call as `name arguments`.
+    fn read(text: &str) -> Option<(String, Vec<String>)> {
+        let Found { text, calls } = find(text, &tools())?;
+        let calls = calls.into_iter().map(|call| format!("{} {}", call.name, call.arguments));
+        Some((text, calls.collect()))
+    }
+
+    #[test]
+    fn every_way_of_writing_is_read() {
+        let one =
+            |text: &str| Some((text.to_owned(), vec![r#"bash {"command": "ls"}"#.to_owned()]));
+        let call = r#"{"name": "bash", "arguments": {"command": "ls"}}"#;
+        let llama = r#"{"name": "bash", "parameters": {"command": "ls"}}"#;
+        for (written, text) in [
+            (format!("<tool_call>\n{call}\n</tool_call>"), ""),
+            (format!("\n\n<tool_call>{call}"), ""),
+            (
+                format!("Let me look.\n<tool_call>{call}</tool_call>\nThen."),
+                "Let me look.\n\nThen.",
+            ),
+            (format!("[TOOL_CALLS][{call}]"), ""),
+            (format!("Yes. [TOOL_CALLS] [{call}]"), "Yes. "),
+            (r#"[TOOL_CALLS]bash[ARGS]{"command": "ls"}"#.to_owned(), ""),
+            (r#"[TOOL_CALLS]bash[CALL_ID]abc123def[ARGS]{"command": "ls"}"#.to_owned(), ""),
+            (r#"[TOOL_CALLS]bash{"command": "ls"}"#.to_owned(), ""),
+            (llama.to_owned(), ""),
+            (format!("<|python_tag|>{llama}"), ""),
+            (format!("```json\n{call}\n```"), ""),
+        ] {
+            assert_eq!(read(&written), one(text), "{written}");
+        }
+        let inner = r#"{"name": "bash", "arguments": "{\"command\": \"ls\"}"}"#;
+        assert_eq!(read(inner), one(""));
+        let two = format!("{llama}; {}", r#"{"name": "read", "parameters": {}}"#);
+        assert_eq!(read(&two).unwrap().1.len(), 2);
+        let two = format!("<tool_call>{call}</tool_call>\n<tool_call>{call}</tool_call>");
+        assert_eq!(
+            read(&two).unwrap(),
+            (String::new(), [one("").unwrap().1, one("").unwrap().1].concat())
+        );
+    }
+
+    #[test]
+    fn what_is_not_wholly_a_call_stays_text() {
+        for text in [
+            "",
+            "no call",
+            r#"{"name": "delete", "arguments": {}}"#,
+            r#"{"name": "bash", "arguments": [1]}"#,
+            r#"{"name": "bash", "arguments": {"command": "#,
+            r#"{"answer": 1}"#,
+            r#"So: {"name": "bash", "arguments": {}}"#,
+            r#"{"name": "bash", "arguments": {}} is how it is called"#,
+            "Write <tool_call> around it.",
+            "<tool_call>\n<function=bash>\n</function>\n</tool_call>",
+            r#"<tool_call>{"name": "bash"}</tool_call> <tool_call>oh</tool_call>"#,
+            "[TOOL_CALLS] is a token",
+            "```json\n{}",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_what_cannot_be_a_call_is_certain() {
+        for (text, expected) in [
+            ("", 0),
+            (" \n", 0),
+            ("Hello", 5),
+            ("Hello <", 6),
+            ("Hello <tool", 6),
+            ("Hello <tool_call>{", 6),
+            ("Hello [TOOL", 6),
+            ("Hello <b>", 9),
+            ("\n<tool_", 0),
+            ("{\"na", 0),
+            ("``", 0),
+            ("```js", 0),
+            ("```json\n", 0),
+            ("```rust", 7),
+            ("```\nfn", 6),
+            ("<|py", 0),
+            ("a[1]", 4),
+        ] {
+            assert_eq!(certain(text, 0), expected, "{text:?}");
+        }
+        assert_eq!(certain("Hello {", 5), 7);
+        assert_eq!(certain("Hello <tool_call>{", 5), 6);
+    }
+}
