@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Fetch models that run in this process.
     Model(Model),
+    /// List the models that can be used now, and say why others cannot.
+    Models(Models),
     /// List, show, check and delete sessions, and say something to a running one.
     #[command(alias = "session")]
     Sessions(Sessions),
@@ -132,6 +134,15 @@ pub(crate) struct Demo {
 pub(crate) struct Model {
     #[command(subcommand)]
     pub(crate) command: ModelCommand,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Models {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) settings: Settings,
 }

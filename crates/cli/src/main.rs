@@ -7,6 +7,7 @@ mod doctor;
 mod exec;
 mod exit;
 mod model;
+mod models;
 mod output;
 mod print;
 mod said;
@@ -54,6 +55,7 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Exec(exec) => tokio.block_on(exec::run(*exec)),
         Command::Demo(demo) => tokio.block_on(demo::run(demo)),
         Command::Model(model) => tokio.block_on(model::run(&model)),
+        Command::Models(models) => tokio.block_on(models::run(&models)),
         Command::Sessions(sessions) => tokio.block_on(sessions::run(sessions)),
         Command::Config(config) => config::run(&config),
         Command::Doctor(doctor) => tokio.block_on(doctor::run(&doctor)),

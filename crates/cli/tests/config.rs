@@ -299,3 +299,58 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
     assert_eq!(code, 1);
     assert!(out.contains("line 1: unknown key \"modle\""), "{out}");
 }
+
+#[test]
+fn models_says_what_can_be_used_and_why_the_rest_cannot() {
+    let (home, _provider) = home();
+    let (address, _) = ollama();
+    configure(
+        &home,
+        "[providers.mine]\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"m:7b\"\ncontext_window = 9000\n\
+         [providers.far]\nbase_url = \"https://far.example\"\napi_key_env = \"FAR\"\n",
+    );
+    let servers = format!("[\"{address}\"]");
+    let vars =
+        [("BOWLINE_LOCAL_SERVERS", servers.as_str()), ("ANTHROPIC_API_KEY", "sk-ant-secret")];
+    let (code, out, err) = run_with(&home, &vars, &["models", "--json"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(!out.contains("secret"));
+    let models: Value = serde_json::from_str(&out).unwrap();
+    let usable = |name: &str| {
+        let all = models["usable"].as_array().unwrap();
+        all.iter().find(|model| model["name"] == name).unwrap_or(&Value::Null).clone()
+    };
+    let claude = usable("anthropic/claude-sonnet-5-5");
+    assert_eq!(claude["is_default"], true);
+    assert_eq!(
+        (&claude["context_window"], &claude["price"]["input"]),
+        (&json!(1_000_000), &json!(2.0))
+    );
+    assert_eq!(
+        (&claude["images"], &claude["why"]),
+        (&json!(true), &json!("key in ANTHROPIC_API_KEY"))
+    );
+    let mine = usable("mine/m:7b");
+    assert_eq!((&mine["context_window"], &mine["price"]), (&json!(9000), &Value::Null));
+    let served = models["usable"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|model| model["why"] == format!("Ollama at {address}"));
+    assert_eq!(served.count(), 1);
+    let unusable = models["unusable"].as_array().unwrap();
+    let unusable =
+        |name: &str| unusable.iter().find(|one| one["provider"] == name).unwrap().clone();
+    assert_eq!(unusable("far")["fix"], "set FAR");
+    assert_eq!(unusable("openai")["why"], "no key: OPENAI_API_KEY is not set");
+    assert_eq!(unusable("vllm")["why"], "no server is found");
+
+    let (code, out, _) = run_with(&home, &vars, &["models"]);
+    assert_eq!(code, 0);
+    let line = out.lines().find(|line| line.starts_with('*')).unwrap();
+    assert!(
+        line.contains("anthropic/claude-sonnet-5-5") && line.contains("$2 in, $10 out"),
+        "{out}"
+    );
+    assert!(out.contains("\n- far: no key: FAR is not set; set FAR\n"), "{out}");
+}

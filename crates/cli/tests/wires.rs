@@ -357,3 +357,62 @@ fn a_call_that_a_model_wrote_as_text_is_run() {
         assert!(!assistant["content"].to_string().contains("bash"));
     }
 }
+
+/// Runs with the recorded text of Anthropic's wire and returns what the turn and the run cost.
+fn costs(model: &str, more: &[&str]) -> (Value, Value) {
+    let mut arguments = vec!["-m", model];
+    arguments.extend_from_slice(more);
+    let wire = wire("anthropic");
+    let played = wire.play(vec![wire.case("anthropic-sse-tool-18").raw], &arguments);
+    assert_eq!(played.code, 0, "{}", played.err);
+    let turn = played.of("turn_end").next().unwrap()["cost_usd"].clone();
+    (turn, played.of("run_end").next().unwrap()["cost_usd"].clone())
+}
+
+#[test]
+fn what_a_turn_and_a_run_cost_is_told_where_the_price_is_known() {
+    let price = "providers.test.models.\"m\".price={ input = 1000.0, output = 10000.0 }";
+    let (turn, run) = costs("test/m", &["-c", price]);
+    // 755 tokens in and 84 out, then 22 in and 5 out.
+    let close = |cost: &Value, expected: f64| (cost.as_f64().unwrap() - expected).abs() < 1e-9;
+    assert!(close(&turn, 0.755 + 0.84), "{turn}");
+    assert!(close(&run, 0.755 + 0.84 + 0.022 + 0.05), "{run}");
+    assert_eq!(costs("test/m", &[]), (Value::Null, Value::Null));
+}
+
+#[test]
+fn the_catalog_knows_what_its_models_cost_and_may_answer() {
+    let wire = wire("anthropic");
+    let text = wire.case(wire.text).raw;
+    let provider = Provider::answering(move |_| Reply::Raw(text.clone()));
+    let home = Home::new(&provider);
+    let url = format!("providers.anthropic.base_url={}", provider.origin());
+    let run = |model: &str, more: &[&str]| {
+        let mut arguments = vec!["exec", "--json", "-c", &url, "-m", model];
+        arguments.extend_from_slice(more);
+        arguments.push("go");
+        let (code, out, err) = home.run(&arguments);
+        assert_eq!(code, 0, "{err}");
+        let end: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+        (end["data"]["cost_usd"].clone(), provider.requests().pop().unwrap()["max_tokens"].clone())
+    };
+    let (cost, limit) = run("anthropic/claude-sonnet-5-5", &[]);
+    assert!((cost.as_f64().unwrap() - (22.0 * 2.0 + 5.0 * 10.0) / 1e6).abs() < 1e-12, "{cost}");
+    assert_eq!(limit, 32_000);
+    // A limit in dollars can be kept.
+    run("anthropic/claude-haiku-4-5-20251001", &["--max-cost", "1"]);
+    let own = "providers.anthropic.max_output_tokens=9";
+    assert_eq!(run("anthropic/claude-unheard-of", &["-c", own]), (Value::Null, json!(9)));
+    let (code, _, err) = home.run(&[
+        "exec",
+        "-c",
+        &url,
+        "-m",
+        "anthropic/claude-unheard-of",
+        "--max-cost",
+        "1",
+        "go",
+    ]);
+    assert_eq!(code, 2);
+    assert!(err.contains("the price of anthropic/claude-unheard-of is unknown"), "{err}");
+}

@@ -56,4 +56,4 @@ pub use model::{
 pub use retry::Retry;
 pub use scripted::ScriptedModel;
 pub use secret::Secret;
-pub use usage::{Price, Usage};
+pub use usage::{LongPrice, Price, Usage};

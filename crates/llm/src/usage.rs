@@ -76,11 +76,36 @@ pub struct Price {
     /// Input tokens written to a cache; the price of input if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<f64>,
+    /// What a long request costs, all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long: Option<LongPrice>,
+}
+
+/// Prices of requests that are longer than a limit, in US dollars for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LongPrice {
+    /// The limit: more input tokens than these cost this.
+    pub above: u64,
+    /// As in [`Price`].
+    pub input: f64,
+    /// As in [`Price`].
+    pub output: f64,
+    /// As in [`Price`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_read: Option<f64>,
+    /// As in [`Price`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<f64>,
 }
 
 impl Price {
-    /// Returns what `usage` costs in US dollars.
+    /// Returns what `usage` of one request costs in US dollars.
     pub fn cost(&self, usage: &Usage) -> f64 {
+        if let Some(long) = self.long.filter(|long| usage.input > long.above) {
+            let LongPrice { above: _, input, output, cache_read, cache_write } = long;
+            return Self { input, output, cache_read, cache_write, long: None }.cost(usage);
+        }
         let read = usage.cache_read.unwrap_or(0);
         let write = usage.cache_write.unwrap_or(0);
         let plain = usage.input.saturating_sub(read + write);
@@ -89,5 +114,34 @@ impl Price {
             + million(read, self.cache_read.unwrap_or(self.input))
             + million(write, self.cache_write.unwrap_or(self.input))
             + million(usage.output, self.output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_request_has_its_own_price() {
+        let long = LongPrice {
+            above: 1_000_000,
+            input: 4.0,
+            output: 15.0,
+            cache_read: Some(0.4),
+            cache_write: None,
+        };
+        let price = Price {
+            input: 2.0,
+            output: 10.0,
+            cache_read: Some(0.2),
+            cache_write: Some(2.5),
+            long: Some(long),
+        };
+        let usage = |input| Usage { input, output: 1_000_000, ..Usage::default() };
+        assert!((price.cost(&usage(1_000_000)) - 12.0).abs() < 1e-9);
+        assert!((price.cost(&usage(2_000_000)) - 23.0).abs() < 1e-9);
+        let cached =
+            Usage { cache_read: Some(500_000), cache_write: Some(500_000), ..usage(1_000_000) };
+        assert!((price.cost(&cached) - (0.1 + 1.25 + 10.0)).abs() < 1e-9);
     }
 }

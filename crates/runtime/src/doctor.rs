@@ -230,7 +230,7 @@ fn check_model(name: &provider::ModelName, runtime: &Runtime, report: &mut Repor
 }
 
 /// Says what is wrong with a key, and what to do; commands are not run to find out.
-fn key_problem(key: &KeySource, environment: &Environment) -> Option<(String, String)> {
+pub(crate) fn key_problem(key: &KeySource, environment: &Environment) -> Option<(String, String)> {
     match key {
         KeySource::Variable { name, is_needed: true } if environment.get(name).is_none() => {
             Some((format!("no key: {name} is not set"), format!("set {name}")))

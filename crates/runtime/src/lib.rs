@@ -5,6 +5,8 @@
 //! - [`environment`]: what the process was started with, and the user's folders.
 //! - [`config`]: the configuration and its layers.
 //! - [`provider`]: from a model's name to a model.
+//! - [`catalog`]: what is known of models.
+//! - [`models`]: which models can be used, and why others cannot.
 //! - [`local`]: servers on this machine.
 //! - [`embedded`]: models in this process.
 //! - [`project`]: the project around the working directory.
@@ -16,6 +18,7 @@
 //! - [`Runtime`]: all of it together, which makes agents.
 #![deny(missing_docs)]
 
+pub mod catalog;
 pub mod config;
 pub mod doctor;
 pub mod embedded;
@@ -23,6 +26,7 @@ pub mod environment;
 mod error;
 pub mod instructions;
 pub mod local;
+pub mod models;
 pub mod output_schema;
 pub mod permission;
 pub mod project;

@@ -12,7 +12,7 @@ use crate::error::ConfigError;
 use crate::local::Found;
 
 pub(crate) use key::{KeySource, key_of_file, secrets};
-pub(crate) use make::{Made, make, proxy};
+pub(crate) use make::{Made, entry, info, make, proxy};
 
 use known::{BY_KEY, KNOWN};
 
@@ -98,6 +98,27 @@ pub(crate) fn in_use<'a>(config: &'a Config, environment: &Environment) -> Vec<&
         has_key && !config.providers.contains_key(known.name)
     });
     config.providers.keys().map(String::as_str).chain(with_key.map(|known| known.name)).collect()
+}
+
+/// Returns all providers: those that are configured, and those that are known.
+pub(crate) fn all(config: &Config) -> Vec<&str> {
+    let known = KNOWN.iter().map(|known| known.name);
+    let unconfigured = known.filter(|name| !config.providers.contains_key(*name));
+    config.providers.keys().map(String::as_str).chain(unconfigured).collect()
+}
+
+/// Returns the name by which the catalog knows a provider: that of whose address it is, else its own.
+pub(crate) fn namesake<'a>(provider: &'a str, base_url: &str) -> &'a str {
+    known::at(base_url).map_or(provider, |known| known.name)
+}
+
+/// Returns the model that a key alone makes run.
+pub(crate) fn by_key(provider: &str) -> Option<&'static str> {
+    let models = BY_KEY.iter().map(|(_, model)| *model);
+    models
+        .filter_map(|model| model.split_once('/'))
+        .find(|(own, _)| *own == provider)
+        .map(|(_, model)| model)
 }
 
 /// A provider with everything that is said of it, and what holds by itself.

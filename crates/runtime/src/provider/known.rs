@@ -90,9 +90,13 @@ pub(super) fn wire(name: &str, base_url: &str) -> Wire {
     if base_url.contains("/openai") {
         return Wire::Chat;
     }
-    let at = KNOWN.iter().find(|known| is_at(known, base_url));
     let by_name = || find(name).map(|known| known.elsewhere);
-    at.map(|known| known.wire).or_else(by_name).unwrap_or_default()
+    at(base_url).map(|known| known.wire).or_else(by_name).unwrap_or_default()
+}
+
+/// Returns the provider whose address this is.
+pub(super) fn at(base_url: &str) -> Option<&'static Known> {
+    KNOWN.iter().find(|known| is_at(known, base_url))
 }
 
 /// Tells whether an address is that of a known provider. On this machine a port says nothing.

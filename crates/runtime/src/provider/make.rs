@@ -7,12 +7,13 @@ use bowline_llm::{
     Model, ModelError, ModelInfo, Retry, Secret, anthropic, chat, gemini, responses, retry,
 };
 
+use crate::catalog;
 use crate::config::{Config, Provider, SystemRole, Wire};
 use crate::embedded::{self, Embedded};
 use crate::environment::Environment;
 use crate::error::ConfigError;
 
-use super::{ModelName, Picked, Resolved, resolve};
+use super::{ModelName, Picked, Resolved, namesake, resolve};
 
 /// A model that was made.
 pub(crate) struct Made {
@@ -45,7 +46,10 @@ pub(crate) fn make(
     let Resolved { provider, wire, mut base_url, key } =
         resolve(&name.provider, config, environment)?;
     let wrong = |what: String| ConfigError::Provider { name: name.provider.clone(), what };
-    let mut info = info(name, &provider);
+    let mut info = info(name, &provider, &base_url);
+    if wire == Wire::Anthropic {
+        info.max_output_tokens = info.max_output_tokens.or(answer_limit(&info, &base_url));
+    }
     if wire == Wire::Local {
         let folders = environment.folders().ok_or(ConfigError::NoHome)?;
         let folder = embedded::folder(&folders);
@@ -139,15 +143,38 @@ impl Reach<'_> {
     }
 }
 
-fn info(name: &ModelName, provider: &Provider) -> ModelInfo {
+/// Puts together what is known of a model: what is configured for it, then for its provider, then
+/// what the catalog says.
+pub(crate) fn info(name: &ModelName, provider: &Provider, base_url: &str) -> ModelInfo {
     let own = provider.models.get(&name.model).cloned().unwrap_or_default();
+    let known = entry(&name.provider, &name.model, base_url);
     ModelInfo {
         provider: name.provider.clone(),
         model: name.model.clone(),
-        context_window: own.context_window.or(provider.context_window),
+        context_window: own
+            .context_window
+            .or(provider.context_window)
+            .or_else(|| known?.context_window),
+        // What the catalog says is what a model can do, not what every answer should be granted.
         max_output_tokens: own.max_output_tokens.or(provider.max_output_tokens),
-        price: own.price,
+        price: own.price.or_else(|| known?.price),
     }
+}
+
+/// Returns what the catalog says: of the provider whose address it is, else of its namesake.
+pub(crate) fn entry(
+    provider: &str,
+    model: &str,
+    base_url: &str,
+) -> Option<&'static catalog::Entry> {
+    catalog::find(namesake(provider, base_url), model)
+}
+
+/// Returns the limit of an answer for the wire that demands one, where a model takes less than it
+/// asks for by itself.
+fn answer_limit(info: &ModelInfo, base_url: &str) -> Option<u64> {
+    let limit = entry(&info.provider, &info.model, base_url)?.max_output_tokens?;
+    Some(limit.min(anthropic::DEFAULT_MAX_TOKENS))
 }
 
 /// Returns the proxies that the environment names.

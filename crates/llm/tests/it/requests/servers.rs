@@ -126,13 +126,14 @@ fn reasoning_goes_back_to_those_that_want_it() {
 
 #[test]
 fn ids_of_calls_are_what_the_server_takes_and_still_name_their_results() {
-    let nine = |id: &str| id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let short = |id: &str| id.len() <= 40;
-    let checks: [(&str, &str, &dyn Fn(&str) -> bool); 4] = [
-        ("https://api.mistral.ai/v1", "mistral-large-latest", &nine),
-        ("https://openrouter.ai/api/v1", "mistralai/devstral-2512", &nine),
-        ("https://openrouter.ai/api/v1", "openai/gpt-5.6", &short),
-        ("https://api.openai.com/v1", "gpt-4.1", &short),
+    type Taken = fn(&str) -> bool;
+    let nine: Taken = |id| id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let short: Taken = |id| id.len() <= 40;
+    let checks: [(&str, &str, Taken); 4] = [
+        ("https://api.mistral.ai/v1", "mistral-large-latest", nine),
+        ("https://openrouter.ai/api/v1", "mistralai/devstral-2512", nine),
+        ("https://openrouter.ai/api/v1", "openai/gpt-5.6", short),
+        ("https://api.openai.com/v1", "gpt-4.1", short),
     ];
     for (base_url, model, is_taken) in checks {
         let body = body("x", base_url, model);
