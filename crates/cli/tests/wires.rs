@@ -82,6 +82,10 @@ impl Wire {
 
     /// Runs a task with a provider that answers so, and then with the recorded text.
     fn play(&self, answers: Vec<Raw>, more: &[&str]) -> Played {
+        self.play_below(self.below, answers, more)
+    }
+
+    fn play_below(&self, below: &str, answers: Vec<Raw>, more: &[&str]) -> Played {
         let text = self.case(self.text).raw;
         let asked = AtomicUsize::new(0);
         let provider = Provider::answering(move |_| {
@@ -90,7 +94,7 @@ impl Wire {
         });
         let home = Home::new(&provider);
         let wire = format!("providers.test.wire={}", self.name);
-        let url = format!("providers.test.base_url={}{}", provider.origin(), self.below);
+        let url = format!("providers.test.base_url={}{}", provider.origin(), below);
         let mut arguments = vec!["exec", "--json", "-c", &wire, "-c", &url];
         arguments.extend_from_slice(more);
         arguments.push("go");
@@ -226,6 +230,17 @@ fn keys_headers_and_names_of_models_get_there() {
             assert_eq!(played.requests[0]["model"], "x/y:free");
         }
         assert!(!played.err.contains("sk-secret"));
+    }
+}
+
+#[test]
+fn an_address_with_a_version_is_understood_by_all() {
+    for wire in &WIRES {
+        for below in ["/v1", "/v1/"] {
+            let played = wire.play_below(below, vec![], &["-m", "test/x/y:free"]);
+            assert_eq!(played.code, 0, "{}: {}", wire.name, played.err);
+            assert!(played.heads[0].starts_with(wire.asks), "{}", played.heads[0]);
+        }
     }
 }
 
