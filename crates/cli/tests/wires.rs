@@ -287,6 +287,56 @@ fn what_is_overloaded_or_breaks_off_is_tried_again() {
     }
 }
 
+/// Returns a stream of these events: name and data.
+fn stream(events: &[(&str, Value)]) -> Raw {
+    let event = |(name, data): &(&str, Value)| format!("event: {name}\ndata: {data}\n\n");
+    let body = events.iter().map(event).collect();
+    Raw { status: 200, content_type: "text/event-stream".to_owned(), body, is_cut: false }
+}
+
+#[test]
+fn an_error_within_a_stream_voids_what_came_before_it() {
+    let text = json!({ "type": "content_block_delta", "index": 0,
+        "delta": { "type": "text_delta", "text": "half" } });
+    let start = json!({ "type": "content_block_start", "index": 0,
+        "content_block": { "type": "text", "text": "" } });
+    let usage = json!({ "input_tokens": 7, "output_tokens": 1 });
+    let message = json!({ "type": "message_start", "message": { "id": "m", "usage": usage } });
+    let overloaded = json!({ "type": "error",
+        "error": { "type": "overloaded_error", "message": "Overloaded" } });
+    let anthropic = [
+        ("message_start", message),
+        ("content_block_start", start),
+        ("content_block_delta", text),
+        ("error", overloaded),
+    ];
+    let chat = [
+        ("", json!({ "choices": [{ "index": 0, "delta": { "content": "half" } }] })),
+        ("", json!({ "error": { "message": "overloaded", "code": 503 } })),
+    ];
+    for (name, events) in [("anthropic", &anthropic[..]), ("chat", &chat[..])] {
+        let retries = ["-c", "providers.test.max_retries=1"];
+        let played = wire(name).play(vec![stream(events)], &retries);
+        assert_eq!((played.code, played.requests.len()), (0, 2), "{name}: {}", played.err);
+        assert_eq!(played.of("retry").count(), 1, "{name}");
+        assert!(played.of("text").all(|text| text["text"] != "half"), "{name}");
+        // What the failed attempt was billed counts.
+        let tokens = &played.of("run_end").next().unwrap()["usage"]["input"];
+        let expected = if name == "anthropic" { 22 + 7 } else { 191 };
+        assert_eq!(tokens, expected, "{name}");
+    }
+}
+
+#[test]
+fn a_server_that_tells_no_usage_works() {
+    let delta = json!({ "choices": [{ "index": 0, "delta": { "content": "ok" } }] });
+    let finish = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
+    let played = wire("chat").play(vec![stream(&[("", delta), ("", finish)])], &[]);
+    assert_eq!(played.code, 0, "{}", played.err);
+    let turn = played.of("turn_end").next().unwrap();
+    assert_eq!((&turn["usage"], &turn["cost_usd"]), (&Value::Null, &Value::Null));
+}
+
 /// Runs a recorded answer with calls and returns the request that follows it.
 fn after_calls(wire: &Wire, case: &str) -> Value {
     let played = wire.play(vec![wire.case(case).raw], &[]);

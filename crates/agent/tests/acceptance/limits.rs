@@ -145,7 +145,8 @@ async fn tokens_are_limited_with_and_without_wrap_up() {
 
 #[tokio::test]
 async fn money_is_limited_with_and_without_wrap_up() {
-    let price = Price { input: 1000.0, output: 0.0, cache_read: None, cache_write: None, long: None };
+    let price =
+        Price { input: 1000.0, output: 0.0, cache_read: None, cache_write: None, long: None };
     let info = ModelInfo { price: Some(price), ..ModelInfo::default() };
     for wrap_up in [false, true] {
         let model = ScriptedModel::new([call(), call(), Reply::text("sum")]);

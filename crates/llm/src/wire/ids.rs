@@ -17,7 +17,7 @@ pub(crate) fn made(salt: u64, reply: &str, n: usize) -> CallId {
 /// Returns a number that tells providers apart, for [`WireId::variant`](crate::WireId): what a
 /// provider made goes back to it alone, so the bytes of a message depend on whom they are for.
 ///
-/// It is FNV-1a. A session meets a handful of providers, so even 31 of its bits tell them apart.
+/// It is FNV-1a. A session meets a handful of providers, so even 28 of its bits tell them apart.
 pub(crate) fn of_provider(provider: &str) -> u32 {
     provider
         .bytes()

@@ -83,6 +83,8 @@ fn a_configuration_of_pingu_loads() {
     assert_eq!(fast.base_url.as_deref(), Some("https://api.openai.com/v1"));
     assert_eq!(fast.api_key, Some("sk-1".into()));
     let local = &config.providers["local"];
+    // What OpenAI speaks is told by its address; pingu's other servers speak Chat Completions.
+    assert_eq!((fast.wire, local.wire), (None, Some(crate::config::Wire::Chat)));
     assert_eq!(local.base_url.as_deref(), Some("http://127.0.0.1:8080/v1"));
     assert_eq!((&local.api_key, &local.api_key_env), (&None, &None));
     assert_eq!(config.agents.keys().collect::<Vec<_>>(), ["orchestrator", "sysinfo"]);
