@@ -69,7 +69,7 @@ pub(super) const KNOWN: &[Known] = &[
 /// with coding agents have it.
 pub(super) const BY_KEY: &[(&str, &str)] = &[
     ("ANTHROPIC_API_KEY", "anthropic/claude-sonnet-5-5"),
-    ("OPENAI_API_KEY", "openai/gpt-5.6"),
+    ("OPENAI_API_KEY", "openai/gpt-6.2-sol"),
     ("GEMINI_API_KEY", "gemini/gemini-3.8-flash"),
     ("OPENROUTER_API_KEY", "openrouter/openrouter/auto"),
     ("XAI_API_KEY", "xai/grok-4.7"),
