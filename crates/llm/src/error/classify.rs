@@ -1,8 +1,10 @@
 //! The one place that says what a failure means.
 //!
 //! Facts go in (the HTTP status, the provider's codes, its words), an [`ErrorKind`] comes out. The
-//! provider's own code beats the status where it is the more specific of the two: gateways answer
-//! 401 for an overloaded model behind them, and 429 stands for an empty account as well.
+//! provider's own code beats the status where it is the more specific of the two: 429 stands for an
+//! empty account as well. But no code makes a failure [transient](ErrorKind::is_transient) whose
+//! status puts it down to the request: a gateway that answers 401 means it, whatever type of error
+//! it names beside it, and a minute of waiting would end with the same 401.
 
 use std::time::Duration;
 
@@ -108,8 +110,14 @@ impl Facts {
         if self.is_spent {
             return ErrorKind::Quota;
         }
+        let by_status = self.status.map(kind_of_status);
         let by_code = self.codes.iter().find_map(|code| kind_of_code(code));
-        if let Some(kind) = by_code {
+        if by_code == Some(ErrorKind::RateLimited) && says_too_large_for_a_minute(&self.message) {
+            return ErrorKind::ContextOverflow;
+        }
+        if let Some(kind) = by_code
+            && (!kind.is_transient() || by_status.is_none_or(ErrorKind::is_transient))
+        {
             return kind;
         }
         let may_be_overflow = matches!(self.status, None | Some(400 | 413 | 422 | 500));
@@ -120,14 +128,9 @@ impl Facts {
         if self.message.contains("credit balance is too low") {
             return ErrorKind::Quota;
         }
-        match self.status {
-            Some(status) => kind_of_status(status),
-            None => self
-                .codes
-                .iter()
-                .find_map(|code| kind_of_vague_code(code))
-                .unwrap_or(ErrorKind::Overloaded),
-        }
+        by_status
+            .or_else(|| self.codes.iter().find_map(|code| kind_of_vague_code(code)))
+            .unwrap_or(ErrorKind::Overloaded)
     }
 }
 
@@ -253,6 +256,12 @@ fn says_overflow(message: &str) -> bool {
     PHRASES.iter().any(|phrase| message.contains(phrase))
 }
 
+/// Tells whether a request alone has more tokens than a minute allows, so that only a shorter one
+/// can pass. OpenAI and Groq call that a rate limit too.
+fn says_too_large_for_a_minute(message: &str) -> bool {
+    message.to_ascii_lowercase().starts_with("request too large")
+}
+
 /// Finds the words in an error, in the shapes that servers use.
 fn message_of(error: &Value) -> String {
     if let Value::String(message) = error {
@@ -347,12 +356,12 @@ mod tests {
     #[test]
     fn the_code_of_the_provider_beats_the_status() {
         let overloaded = r#"{"type":"error","error":{"type":"overloaded_error","message":"x"}}"#;
-        assert_eq!(answer(401, overloaded).0, ErrorKind::Overloaded);
+        assert_eq!(answer(429, overloaded).0, ErrorKind::Overloaded);
         let quota =
             r#"{"error":{"message":"x","type":"insufficient_quota","code":"insufficient_quota"}}"#;
         assert_eq!(answer(429, quota).0, ErrorKind::Quota);
         let limit = r#"{"error":{"message":"x","type":"tokens","code":"rate_limit_exceeded"}}"#;
-        assert_eq!(answer(413, limit).0, ErrorKind::RateLimited);
+        assert_eq!(answer(503, limit).0, ErrorKind::RateLimited);
         let empty = r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API."}}"#;
         assert_eq!(answer(400, empty).0, ErrorKind::Quota);
         let key = r#"[{"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}]"#;

@@ -52,6 +52,10 @@ pub(crate) enum End {
     Never,
     /// Without even a first byte.
     Mute,
+    /// With the connection closed before the first byte.
+    Closed,
+    /// With a reset of the connection before the announced end.
+    Reset,
 }
 
 impl Answer {
@@ -95,6 +99,7 @@ impl Server {
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
+                stream.set_nodelay(true).unwrap();
                 state.lock().unwrap().connections += 1;
                 let (state, answers) = (Arc::clone(&state), answers.clone());
                 let closed = closed_tx.clone();
@@ -135,7 +140,15 @@ async fn serve(mut stream: TcpStream, seen: &Mutex<Seen>, answers: &[Answer]) {
             seen.requests.len() - 1
         };
         let answer = &answers[n.min(answers.len() - 1)];
-        if write_answer(&mut stream, answer).await.is_err() || answer.end == End::Cut {
+        if write_answer(&mut stream, answer).await.is_err()
+            || matches!(answer.end, End::Cut | End::Closed)
+        {
+            return;
+        }
+        if answer.end == End::Reset {
+            // What was sent must not be lost with the connection.
+            tokio::task::yield_now().await;
+            stream.set_zero_linger().unwrap();
             return;
         }
         if matches!(answer.end, End::Never | End::Mute) {
@@ -147,7 +160,7 @@ async fn serve(mut stream: TcpStream, seen: &Mutex<Seen>, answers: &[Answer]) {
 }
 
 async fn write_answer(stream: &mut TcpStream, answer: &Answer) -> std::io::Result<()> {
-    if answer.end == End::Mute {
+    if matches!(answer.end, End::Mute | End::Closed) {
         return Ok(());
     }
     let mut head = format!("HTTP/1.1 {} Said\r\n", answer.status);
@@ -157,8 +170,10 @@ async fn write_answer(stream: &mut TcpStream, answer: &Answer) -> std::io::Resul
     let length = answer.body.len();
     head += &match answer.end {
         End::Whole => format!("content-length: {length}\r\n\r\n"),
-        End::Cut | End::Never => format!("content-length: {}\r\n\r\n", length + 1),
-        End::Chunked(_) | End::Mute => "transfer-encoding: chunked\r\n\r\n".to_owned(),
+        End::Cut | End::Never | End::Reset => format!("content-length: {}\r\n\r\n", length + 1),
+        End::Chunked(_) | End::Mute | End::Closed => {
+            "transfer-encoding: chunked\r\n\r\n".to_owned()
+        }
     };
     stream.write_all(head.as_bytes()).await?;
     let End::Chunked(size) = answer.end else {

@@ -5,6 +5,8 @@ mod exchange;
 #[cfg(test)]
 mod loopback;
 #[cfg(test)]
+mod patience;
+#[cfg(test)]
 mod prefix;
 #[cfg(test)]
 mod recorded;
