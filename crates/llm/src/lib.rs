@@ -38,6 +38,7 @@ pub mod anthropic;
 pub mod chat;
 pub mod gemini;
 pub mod http;
+pub mod rate_limit;
 pub mod responses;
 pub mod retry;
 pub mod scripted;
@@ -53,6 +54,7 @@ pub use model::{
     Effort, Model, ModelInfo, ModelStream, Request, Response, StopReason, StreamEvent, ToolBlock,
     ToolSpec,
 };
+pub use rate_limit::RateLimited;
 pub use retry::Retry;
 pub use scripted::ScriptedModel;
 pub use secret::Secret;

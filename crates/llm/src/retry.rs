@@ -137,8 +137,12 @@ impl<M: Model> Attempts<M> {
                         Some(Ok(StreamEvent::Done(response))) => {
                             return Some(Ok(StreamEvent::Done(self.charge(response))));
                         }
-                        Some(Ok(event)) => {
+                        Some(Ok(mut event)) => {
                             self.stage = Stage::Attempt(events);
+                            if let StreamEvent::Waiting { attempt, .. } = &mut event {
+                                // The model within counts its own attempts only.
+                                *attempt += self.begun - 1;
+                            }
                             return Some(Ok(event));
                         }
                         Some(Err(error)) => error,

@@ -9,6 +9,8 @@ mod patience;
 #[cfg(test)]
 mod prefix;
 #[cfg(test)]
+mod rate_limit;
+#[cfg(test)]
 mod recorded;
 #[cfg(test)]
 mod requests;
