@@ -73,6 +73,7 @@ impl Model for Calling {
             usage: Some(Usage { input: 100, output: 10, ..Usage::default() }),
             wasted: Usage::default(),
             model: None,
+            by: None,
         };
         Box::pin(futures::stream::iter([Ok(StreamEvent::Done(Box::new(response)))]))
     }

@@ -36,6 +36,7 @@ mod secret;
 
 pub mod anthropic;
 pub mod chat;
+pub mod fallback;
 pub mod gemini;
 pub mod http;
 pub mod rate_limit;
@@ -46,6 +47,7 @@ pub mod sse;
 pub mod wire;
 
 pub use error::{ErrorKind, ModelError};
+pub use fallback::Fallback;
 pub use message::{
     AssistantMessage, AssistantPart, CallId, Media, Message, MessageRef, Messages, Opaque, Part,
     RawJson, Reasoning, Stored, StoredKind, ToolCall, ToolResult, UserMessage, WireId, text_of,

@@ -225,6 +225,9 @@ pub struct Response {
     pub wasted: Usage,
     /// The model that answered, as the provider names it, where it says so.
     pub model: Option<String>,
+    /// What is known of the model that answered, where it is not the one that was asked: see
+    /// [`Fallback`](crate::Fallback).
+    pub by: Option<Arc<ModelInfo>>,
 }
 
 /// Why a model stopped.

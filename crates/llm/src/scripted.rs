@@ -207,6 +207,7 @@ impl Reply {
             usage: None,
             wasted: Usage::default(),
             model: None,
+            by: None,
         })))
     }
 

@@ -101,6 +101,7 @@ impl Talk for Lines {
             usage: Some(mind.usage()),
             wasted: Usage::default(),
             model: None,
+            by: None,
         })));
         Ok(())
     }

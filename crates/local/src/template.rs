@@ -79,6 +79,7 @@ impl Talk for Template {
             usage: Some(mind.usage()),
             wasted: Usage::default(),
             model: None,
+            by: None,
         })));
         Ok(())
     }

@@ -9,8 +9,8 @@ use futures::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
 use bowline_llm::{
-    AssistantMessage, AssistantPart, ErrorKind, ModelError, ModelStream, Request, Response,
-    StopReason, StreamEvent, Usage,
+    AssistantMessage, AssistantPart, ErrorKind, ModelError, ModelInfo, ModelStream, Request,
+    Response, StopReason, StreamEvent, Usage,
 };
 
 use crate::conversation::Last;
@@ -149,6 +149,8 @@ impl Turn {
             // The one who listens takes the end itself.
             StreamEvent::Done(_) => return,
         };
+        // A wait for a rate limit is followed by no new start.
+        self.enter(Phase::Model);
         let (attempt, n) = (Some(draft.attempt), Some(draft.deltas));
         draft.deltas += 1;
         self.say(Live { attempt, n, call_id: None, body });
@@ -168,7 +170,7 @@ impl Turn {
             price: info.price,
             broken: None,
         };
-        let cost = |usage: Option<Usage>| {
+        let cost = |info: &ModelInfo, usage: Option<Usage>| {
             let cost = usage.zip(info.price).map(|(usage, price)| price.cost(&usage));
             // A price that is no number costs nothing that could be written down.
             cost.filter(|cost| cost.is_finite())
@@ -177,15 +179,18 @@ impl Turn {
             let content = Some(draft.text).filter(|text| !text.is_empty()).map(AssistantPart::Text);
             let message = Arc::new(AssistantMessage { content: content.into_iter().collect() });
             let usage = Some(wasted).filter(|wasted| *wasted != Usage::default());
-            let (broken, cost_usd) = (Some(broken), cost(usage));
+            let (broken, cost_usd) = (Some(broken), cost(info, usage));
             AssistantSaid { message, stop, usage, wasted, cost_usd, broken, ..said.clone() }
         };
         match end {
             End::Whole(response) => {
-                let Response { mut message, stop, usage, wasted, .. } = *response;
+                let Response { mut message, stop, usage, wasted, by, .. } = *response;
                 self.conversation.unique_ids(&mut message);
-                let (message, cost_usd) = (Arc::new(message), cost(usage));
-                AssistantSaid { message, stop, usage, wasted, cost_usd, ..said }
+                // What failed before another model answered is charged at the price of that one.
+                let info = by.as_deref().unwrap_or(info);
+                let (model, price, cost_usd) = (info.id(), info.price, cost(info, usage));
+                let message = Arc::new(message);
+                AssistantSaid { message, stop, model, usage, wasted, cost_usd, price, ..said }
             }
             End::Stopped => broken(StopReason::Canceled, draft.wasted, Broken::Stopped),
             End::OutOfTime => broken(StopReason::Canceled, draft.wasted, Broken::OutOfTime),

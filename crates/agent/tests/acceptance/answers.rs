@@ -1,5 +1,6 @@
 //! What a run tells of the model's replies, and how it ends by them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_agent::entry::{Ending, RunError, RunErrorKind};
@@ -7,8 +8,8 @@ use bowline_agent::event::{EventBody, Phase};
 use bowline_agent::op::CancelReason;
 use bowline_llm::scripted::{Gate, Reply};
 use bowline_llm::{
-    AssistantMessage, AssistantPart, ErrorKind, ModelError, ModelInfo, Reasoning, StopReason,
-    StreamEvent, Usage,
+    AssistantMessage, AssistantPart, ErrorKind, Fallback, Model, ModelError, ModelInfo, Price,
+    Reasoning, ScriptedModel, StopReason, StreamEvent, Usage,
 };
 use pretty_assertions::assert_eq;
 
@@ -250,6 +251,48 @@ async fn a_retry_voids_the_draft() {
             "run_end(done)",
         ]
     );
+}
+
+#[tokio::test]
+async fn an_answer_after_a_wait_for_a_rate_limit_is_one_again() {
+    let wait = StreamEvent::Waiting {
+        attempt: 1,
+        reason: "rate limit".to_owned(),
+        delay: Duration::from_secs(1),
+        usage: Usage::default(),
+    };
+    let told = stage([Reply::text("a").with_deltas([wait, delta("a")])]).play().await;
+    let told = lines(&told.events, |body| !matches!(body, EventBody::MessageAdded { .. }));
+    assert_eq!(
+        told[1..6],
+        [
+            "status(model)",
+            "turn_start",
+            "status(retrying)",
+            "retry(1, \"rate limit\")",
+            "status(model)",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_reply_costs_the_price_of_the_model_that_gave_it() {
+    let price = |input| Price { input, output: 0.0, cache_read: None, cache_write: None };
+    let info = |model: &str, input| ModelInfo {
+        provider: "p".to_owned(),
+        model: model.to_owned(),
+        price: Some(price(input)),
+        ..ModelInfo::default()
+    };
+    let busy = Reply::error(ModelError::new(ErrorKind::Overloaded, "busy"));
+    let first = ScriptedModel::new([busy]).with_info(info("first", 1.0));
+    let second = ScriptedModel::new([Reply::text("a").with_usage(usage(1_000_000, 1))]);
+    let second: Arc<dyn Model> = Arc::new(second.with_info(info("second", 3.0)));
+    let model = Fallback::new(Arc::new(first), [second.into()]);
+    let stage = stage([]).change(|agent| agent.model = Arc::new(model));
+    let told = stage.play().await;
+    assert_eq!(told.text(), "a");
+    assert_eq!(told.outcome.as_ref().unwrap().spent.cost(), Some(3.0));
 }
 
 #[tokio::test]

@@ -142,7 +142,7 @@ impl Decode for Decoder {
             .filter_map(|draft| draft.kind.into_part(&provider, |n| ids::made(salt, &id, n)))
             .collect();
         let message = AssistantMessage { content };
-        Ok(Response { message, stop, usage, wasted: Usage::default(), model })
+        Ok(Response { message, stop, usage, wasted: Usage::default(), model, by: None })
     }
 
     fn fail(&self, mut error: ModelError) -> ModelError {

@@ -157,7 +157,7 @@ impl Decode for Decoder {
             AssistantPart::ToolCall(ToolCall { id, name, arguments })
         }));
         let message = AssistantMessage { content };
-        Ok(Response { message, stop, usage, wasted: Usage::default(), model })
+        Ok(Response { message, stop, usage, wasted: Usage::default(), model, by: None })
     }
 
     fn fail(&self, mut error: ModelError) -> ModelError {

@@ -117,7 +117,14 @@ impl Decode for Decoder {
         self.close_run();
         let Self { model, content, tokens, .. } = self;
         let message = AssistantMessage { content };
-        Ok(Response { message, stop, usage: tokens.usage(), wasted: Usage::default(), model })
+        Ok(Response {
+            message,
+            stop,
+            usage: tokens.usage(),
+            wasted: Usage::default(),
+            model,
+            by: None,
+        })
     }
 
     fn fail(&self, mut error: ModelError) -> ModelError {

@@ -308,7 +308,7 @@ impl Decode for Decoder {
             StopReason::EndTurn if has_calls => StopReason::ToolUse,
             stop => stop,
         };
-        Ok(Response { message, stop, usage, wasted: Usage::default(), model })
+        Ok(Response { message, stop, usage, wasted: Usage::default(), model, by: None })
     }
 
     fn fail(&self, mut error: ModelError) -> ModelError {

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod exchange;
 #[cfg(test)]
+mod fallback;
+#[cfg(test)]
 mod loopback;
 #[cfg(test)]
 mod patience;
