@@ -7,21 +7,25 @@ use crate::usage::Usage;
 mod classify;
 
 /// A failed model call.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 #[error("{}", self.describe())]
 pub struct ModelError {
     /// What the failure means for the caller.
     pub kind: ErrorKind,
     /// The HTTP status, if an answer came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// The provider's own code or type of the error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// What the provider or the transport said.
     pub message: String,
     /// How long the provider asks to wait at least.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Duration>,
     /// Tokens that were billed although the call failed, where the provider said so. A retrying
     /// wrapper counts those of all its attempts here.
+    #[serde(default)]
     pub usage: Usage,
 }
 

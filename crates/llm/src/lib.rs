@@ -40,6 +40,7 @@ pub mod fallback;
 pub mod gemini;
 pub mod http;
 pub mod rate_limit;
+pub mod recorded;
 pub mod responses;
 pub mod retry;
 pub mod scripted;
@@ -57,6 +58,7 @@ pub use model::{
     ToolSpec,
 };
 pub use rate_limit::RateLimited;
+pub use recorded::{Recorded, Replayed};
 pub use retry::Retry;
 pub use scripted::ScriptedModel;
 pub use secret::Secret;

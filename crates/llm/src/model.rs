@@ -42,17 +42,20 @@ impl<M: Model + ?Sized> Model for Arc<M> {
 pub type ModelStream = BoxStream<'static, Result<StreamEvent, ModelError>>;
 
 /// What is known of a model before it is asked.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelInfo {
     /// The provider's name in the configuration, such as `openai`.
     pub provider: String,
     /// The model's name as the provider knows it.
     pub model: String,
     /// How many tokens a request and its answer may have together; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
     /// How many tokens an answer may have; `None` leaves it to the provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u64>,
     /// What tokens cost; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
 }
 
@@ -173,7 +176,8 @@ impl fmt::Debug for ToolBlock {
 }
 
 /// Something that happens while a model answers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum StreamEvent {
     /// More text.
     TextDelta(String),
@@ -184,6 +188,7 @@ pub enum StreamEvent {
         /// Which call of the reply, from 0.
         index: usize,
         /// The tool's name; only in the first delta of a call.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
         /// The next piece of the arguments.
         arguments: String,
@@ -212,21 +217,25 @@ pub enum StreamEvent {
 }
 
 /// A complete reply.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Response {
     /// What the model said.
     pub message: AssistantMessage,
     /// Why it stopped.
     pub stop: StopReason,
     /// What it cost in tokens, failed attempts included; `None` if the provider did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// What failed attempts before this reply cost, as far as their provider said; it is part of
     /// `usage`.
+    #[serde(default)]
     pub wasted: Usage,
     /// The model that answered, as the provider names it, where it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// What is known of the model that answered, where it is not the one that was asked: see
     /// [`Fallback`](crate::Fallback).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<ModelInfo>>,
 }
 

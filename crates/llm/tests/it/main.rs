@@ -15,6 +15,8 @@ mod rate_limit;
 #[cfg(test)]
 mod recorded;
 #[cfg(test)]
+mod replay;
+#[cfg(test)]
 mod requests;
 #[cfg(test)]
 mod retry;
