@@ -25,6 +25,7 @@ demo:
 bench:
     cargo bench --locked -p bowline --bench loop
     cargo bench --locked -p bowline-llm --bench turns
+    cargo bench --locked -p bowline-llm --bench streams
     cargo run --release --locked -p bowline --example idle_sessions
 
 # CPU and memory of the command against a scripted model server: `MOCKLLM=path just measure`.

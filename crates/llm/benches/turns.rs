@@ -15,7 +15,7 @@ use bowline_llm::http::Transport;
 use bowline_llm::wire::{Codec, Decode as _};
 use bowline_llm::{
     AssistantMessage, AssistantPart, Message, MessageRef, Model, ModelInfo, Part, Request,
-    StreamEvent, ToolBlock, ToolCall, ToolResult, anthropic, chat, responses, sse,
+    StreamEvent, ToolBlock, ToolCall, ToolResult, anthropic, chat, gemini, responses, sse,
 };
 use futures::StreamExt;
 
@@ -44,12 +44,15 @@ fn main() {
     let chat = chat::Codec::new(&info, chat::Dialect::of(""), true);
     let anthropic = anthropic::Codec::new(&info, anthropic::Dialect::of(""), true);
     let responses = responses::Codec::new(&info, responses::Dialect::of(""), true);
+    let gemini = gemini::Codec::new(&info, true);
     assembly("chat", &chat);
     assembly("anthropic", &anthropic);
     assembly("responses", &responses);
+    assembly("gemini", &gemini);
     decoding("chat/chat-sse-cache-33", &chat);
-    decoding("anthropic/anthropic-sse-trunc-20", &anthropic);
+    decoding("anthropic/anthropic-sse-think-17", &anthropic);
     decoding("responses/responses-sse-cache-55", &responses);
+    decoding("gemini/gemini-sse-parallel-44", &gemini);
 }
 
 fn assembly(name: &str, codec: &impl Codec) {
