@@ -46,7 +46,7 @@ pub(crate) const DEFAULT_AGENT: &str = "default";
 pub struct Config {
     /// The model that runs when nothing else is said, as `provider/model[:effort]`.
     pub model: Option<String>,
-    /// Models to fall back to.
+    /// Models that are asked in this order when the one that runs cannot answer.
     pub fallback: Vec<String>,
     /// The agent that takes the prompt.
     pub entry_agent: Option<String>,
@@ -124,7 +124,7 @@ pub struct Provider {
     /// How many tokens an answer may have.
     pub max_output_tokens: Option<u64>,
     /// How much may be asked in a minute.
-    pub rate_limit: Option<toml::Value>,
+    pub rate_limit: Option<RateLimit>,
     /// How requests are gathered into batches.
     pub batch: Option<toml::Value>,
     /// What is different for single models.
@@ -220,6 +220,22 @@ pub enum SystemRole {
     System,
     /// `developer`.
     Developer,
+}
+
+/// How much may be asked of a provider in a minute, by one process; 0 is no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
+pub struct RateLimit {
+    /// Requests.
+    pub rpm: u32,
+    /// Tokens of requests.
+    pub input_tpm: u64,
+    /// Tokens of answers.
+    pub output_tpm: u64,
+    /// How often a failed request is tried again, in place of the provider's `max_retries`.
+    pub max_retries: Option<u32>,
+    /// How long the first wait before that may be; each further one may be twice as long.
+    pub base_delay: Option<Span>,
 }
 
 /// What is different for one model.
@@ -361,9 +377,7 @@ impl Config {
         let permissions = &self.permissions;
         let rules = [&permissions.allow, &permissions.ask, &permissions.deny];
         let batched = self.providers.values().any(|provider| provider.batch.is_some());
-        let rate_limited = self.providers.values().any(|provider| provider.rate_limit.is_some());
         let all = [
-            (!self.fallback.is_empty(), "fallback"),
             (
                 self.entry_agent.as_deref().is_some_and(|agent| agent != DEFAULT_AGENT),
                 "entry_agent",
@@ -377,7 +391,6 @@ impl Config {
             (!self.sandbox.is_empty(), "sandbox"),
             (!self.mcp_servers.is_empty(), "mcp_servers"),
             (!self.trace.is_empty(), "trace"),
-            (rate_limited, "providers.*.rate_limit"),
             (batched, "providers.*.batch"),
         ];
         all.into_iter().filter(|(is_set, _)| *is_set).map(|(_, name)| name).collect()

@@ -12,7 +12,7 @@ use crate::error::ConfigError;
 use crate::local::Found;
 
 pub(crate) use key::{KeySource, key_of_file, secrets};
-pub(crate) use make::{Made, entry, info, make, proxy};
+pub(crate) use make::{Made, Making, Shared, entry, info, make, proxy};
 
 use known::{BY_KEY, KNOWN};
 

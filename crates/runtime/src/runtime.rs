@@ -10,7 +10,8 @@ use bowline_agent::journal::Store;
 use bowline_agent::limits::Limits;
 use bowline_agent::tool::{Scope, Tool as _, Toolbox, ToolboxError};
 use bowline_agent::{Agent, Memory, Redaction};
-use bowline_llm::{Model, Secret};
+use bowline_llm::fallback::Candidate;
+use bowline_llm::{Fallback, Model, ModelInfo, Secret};
 use bowline_store::{Durability, Files};
 use bowline_tools::process::{Helper, Processes};
 use bowline_tools::{AskUser, Editing, Message, Workspace};
@@ -23,7 +24,7 @@ use crate::instructions::{self, Instructions};
 use crate::local;
 use crate::permission::ModeGate;
 use crate::prompt;
-use crate::provider::{self, Made, ModelName, Picked};
+use crate::provider::{self, Made, Making, ModelName, Picked, Shared};
 
 /// What this process was started with and how it is configured.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub struct Runtime {
     pub loaded: Loaded,
     /// What starts commands.
     processes: Arc<Processes>,
+    /// What all models share.
+    shared: Shared,
 }
 
 /// What one start of an agent chooses beyond the configuration.
@@ -69,7 +72,8 @@ impl Runtime {
     /// Puts together what has been read.
     pub(crate) fn with(environment: Environment, folders: Folders, loaded: Loaded) -> Self {
         let processes = Arc::new(Processes::new(Helper::Own));
-        Self { environment, folders, config: loaded.config.clone(), loaded, processes }
+        let (config, shared) = (loaded.config.clone(), Shared::default());
+        Self { environment, folders, config, loaded, processes, shared }
     }
 
     /// Picks the model: the one that is asked for, else the configured one, else that of a key in
@@ -167,17 +171,14 @@ impl Runtime {
     /// [`ConfigError`] if the model cannot be used as it is configured.
     pub fn agent(&self, choice: &Choice) -> Result<Agent, ConfigError> {
         let name = &choice.model.name;
-        let made = provider::make(&choice.model, &self.config, &self.environment)?;
-        let Made { model, key, in_lines } = made;
-        if choice.limits.cost_usd > 0.0 && model.info().price.is_none() {
-            return Err(ConfigError::Limit(format!(
-                "cannot keep to a cost limit: the price of {id} is unknown; set \
-                 providers.{provider}.models.{model:?}.price = {{ input = …, output = … }}",
-                id = model.info().id(),
-                provider = name.provider,
-                model = name.model,
-            )));
-        }
+        let Made { model, key, in_lines } = self.made(&choice.model)?;
+        let mut keys: Vec<_> = key.map(|key| (name.provider.clone(), key)).into_iter().collect();
+        check_price(model.info(), &choice.limits)?;
+        let others = self.others(choice, &mut keys)?;
+        let model: Arc<dyn Model> = match others.is_empty() {
+            true => model,
+            false => Arc::new(Fallback::new(model, others)),
+        };
         let store: Arc<dyn Store> = match choice.ephemeral {
             true => Arc::new(Memory::default()),
             false => Arc::new(self.sessions()),
@@ -202,7 +203,7 @@ impl Runtime {
             tools,
             limits: choice.limits.clone(),
             gate: Arc::new(ModeGate(self.mode(choice.attended))),
-            redaction: self.redaction(&name.provider, key),
+            redaction: self.redaction(keys),
             attended: choice.attended,
             cwd: Some(cwd.to_string_lossy().into_owned()),
             store,
@@ -218,7 +219,7 @@ impl Runtime {
     /// [`ConfigError`] if the name is none, or the model cannot be used as it is configured.
     pub fn model(&self, name: &str) -> Result<Arc<dyn Model>, ConfigError> {
         let name = ModelName::resolve(name, &self.config)?;
-        Ok(provider::make(&name.into(), &self.config, &self.environment)?.model)
+        Ok(self.made(&name.into())?.model)
     }
 
     /// Ends all commands and what they have left in the background; returns when nothing is left.
@@ -226,9 +227,38 @@ impl Runtime {
         self.processes.close().await;
     }
 
-    /// Makes the redaction of all keys that are known, the one in use among them.
-    fn redaction(&self, provider: &str, key: Option<Secret>) -> Redaction {
-        let in_use = key.map(|key| (provider.to_owned(), key));
+    fn made(&self, picked: &Picked) -> Result<Made, ConfigError> {
+        let Self { config, environment, shared, .. } = self;
+        provider::make(picked, Making { config, environment, shared })
+    }
+
+    /// Makes the models that stand in for the one that was chosen; their keys come to `keys`.
+    fn others(
+        &self,
+        choice: &Choice,
+        keys: &mut Vec<(String, Secret)>,
+    ) -> Result<Vec<Candidate>, ConfigError> {
+        let mut others = Vec::new();
+        for name in &self.config.fallback {
+            let name = ModelName::resolve(name, &self.config)?;
+            if name == choice.model.name {
+                continue;
+            }
+            let (provider, effort) = (name.provider.clone(), name.effort);
+            let Made { model, key, in_lines } = self.made(&name.into())?;
+            if in_lines {
+                let what = "a model that talks in plain lines cannot stand in for another";
+                return Err(ConfigError::Provider { name: provider, what: what.to_owned() });
+            }
+            check_price(model.info(), &choice.limits)?;
+            keys.extend(key.map(|key| (provider, key)));
+            others.push(Candidate { model, effort });
+        }
+        Ok(others)
+    }
+
+    /// Makes the redaction of all keys that are known, those in use among them.
+    fn redaction(&self, in_use: Vec<(String, Secret)>) -> Redaction {
         Redaction::new(provider::secrets(&self.config, &self.environment).into_iter().chain(in_use))
     }
 
@@ -260,6 +290,20 @@ impl Runtime {
             scratch: self.scratch(),
         }
     }
+}
+
+/// Refuses a limit of money that cannot be kept.
+fn check_price(info: &ModelInfo, limits: &Limits) -> Result<(), ConfigError> {
+    if limits.cost_usd > 0.0 && info.price.is_none() {
+        return Err(ConfigError::Limit(format!(
+            "cannot keep to a cost limit: the price of {id} is unknown; set \
+             providers.{provider}.models.{model:?}.price = {{ input = …, output = … }}",
+            id = info.id(),
+            provider = info.provider,
+            model = info.model,
+        )));
+    }
+    Ok(())
 }
 
 /// Returns how a model changes files best: those that were trained on patches write patches.

@@ -277,7 +277,8 @@ async fn an_answer_after_a_wait_for_a_rate_limit_is_one_again() {
 
 #[tokio::test]
 async fn a_reply_costs_the_price_of_the_model_that_gave_it() {
-    let price = |input| Price { input, output: 0.0, cache_read: None, cache_write: None };
+    let price =
+        |input| Price { input, output: 0.0, cache_read: None, cache_write: None, long: None };
     let info = |model: &str, input| ModelInfo {
         provider: "p".to_owned(),
         model: model.to_owned(),

@@ -114,7 +114,13 @@ async fn what_is_played_back_is_what_was_said() {
         model: "m".to_owned(),
         context_window: Some(1000),
         max_output_tokens: None,
-        price: Some(Price { input: 1.0, output: 2.0, cache_read: None, cache_write: None }),
+        price: Some(Price {
+            input: 1.0,
+            output: 2.0,
+            cache_read: None,
+            cache_write: None,
+            long: None,
+        }),
     };
     let tape = Tape::new("whole");
     let policy = Policy { base_delay: Duration::ZERO, ..Policy::default() };

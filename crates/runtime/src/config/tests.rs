@@ -293,9 +293,9 @@ fn secrets_are_not_shown() {
 
 #[test]
 fn what_has_no_effect_is_named_once() {
-    let text = "fallback = [\"a/b\"]\n[agents.x]\n[gateway]\n[sandbox]\nnetwork = true\n";
+    let text = "[agents.x]\n[gateway]\n[sandbox]\nnetwork = true\n";
     let loaded = Machine::new(&[("home/config.toml", text)]).load(&[], &Said::default()).unwrap();
-    assert_eq!(loaded.notes, ["no effect in this version: fallback, agents, sandbox, gateway"]);
+    assert_eq!(loaded.notes, ["no effect in this version: agents, sandbox, gateway"]);
 }
 
 #[test]

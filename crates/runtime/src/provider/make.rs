@@ -1,8 +1,10 @@
 //! From what is known of a provider to a client that speaks its wire.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bowline_llm::http::{self, Transport};
+use bowline_llm::rate_limit::{Limits, RateLimited, RateLimiter};
 use bowline_llm::{
     Model, ModelError, ModelInfo, Retry, Secret, anthropic, chat, gemini, responses, retry,
 };
@@ -24,6 +26,22 @@ pub(crate) struct Made {
     pub(crate) in_lines: bool,
 }
 
+/// What all models of a process share: the connections, and the account of what each provider was
+/// asked.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    transport: Mutex<Option<Transport>>,
+    limiters: Mutex<BTreeMap<String, RateLimiter>>,
+}
+
+/// What models are made with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Making<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) environment: &'a Environment,
+    pub(crate) shared: &'a Shared,
+}
+
 /// What every wire needs to reach a model.
 struct Reach<'a> {
     info: ModelInfo,
@@ -37,11 +55,8 @@ struct Reach<'a> {
 ///
 /// # Errors
 /// [`ConfigError`] if its provider is unknown, or cannot be used as it is configured.
-pub(crate) fn make(
-    picked: &Picked,
-    config: &Config,
-    environment: &Environment,
-) -> Result<Made, ConfigError> {
+pub(crate) fn make(picked: &Picked, with: Making<'_>) -> Result<Made, ConfigError> {
+    let Making { config, environment, shared } = with;
     let name = &picked.name;
     let Resolved { provider, wire, mut base_url, key } =
         resolve(&name.provider, config, environment)?;
@@ -66,9 +81,7 @@ pub(crate) fn make(
         }
         None => key.read(environment, &name.provider)?,
     };
-    let transport =
-        Transport::new(http::Config { proxy: proxy(environment), ..http::Config::default() })
-            .map_err(|error| wrong(error.to_string()))?;
+    let transport = shared.transport(environment).map_err(|error| wrong(error.to_string()))?;
     let reach =
         Reach { info, base_url, key: key.clone(), provider: &provider, transport: &transport };
     let client = match wire {
@@ -79,8 +92,42 @@ pub(crate) fn make(
         Wire::Gemini => reach.gemini(),
     };
     let client = client.map_err(|error| wrong(error.message))?;
-    let policy = retry::Policy { max_retries: provider.max_retries, ..retry::Policy::default() };
-    Ok(Made { model: Arc::new(Retry::new(client, policy)), key, in_lines: false })
+    let limit = provider.rate_limit.unwrap_or_default();
+    let default = retry::Policy::default();
+    let policy = retry::Policy {
+        max_retries: limit.max_retries.unwrap_or(provider.max_retries),
+        base_delay: limit.base_delay.map_or(default.base_delay, |delay| delay.0),
+        ..default
+    };
+    let limits =
+        Limits { rpm: limit.rpm, input_tpm: limit.input_tpm, output_tpm: limit.output_tpm };
+    let model: Arc<dyn Model> = match limits == Limits::default() {
+        true => Arc::new(Retry::new(client, policy)),
+        false => {
+            // Each attempt counts, so the limiter is within the patience.
+            let limiter = shared.limiter(&name.provider, limits);
+            Arc::new(Retry::new(RateLimited::new(client, limiter), policy))
+        }
+    };
+    Ok(Made { model, key, in_lines: false })
+}
+
+impl Shared {
+    /// Returns the connections, which are made when they are first needed.
+    fn transport(&self, environment: &Environment) -> Result<Transport, ModelError> {
+        let mut transport = self.transport.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(transport) = &*transport {
+            return Ok(transport.clone());
+        }
+        let config = http::Config { proxy: proxy(environment), ..http::Config::default() };
+        Ok(transport.insert(Transport::new(config)?).clone())
+    }
+
+    fn limiter(&self, provider: &str, limits: Limits) -> RateLimiter {
+        let mut limiters = self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
+        let limiter = limiters.entry(provider.to_owned());
+        limiter.or_insert_with(|| RateLimiter::new(limits)).clone()
+    }
 }
 
 impl Reach<'_> {

@@ -1,6 +1,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
-use bowline_llm::Secret;
+use bowline_llm::{Request, Secret, StreamEvent};
+use futures::StreamExt as _;
 use pretty_assertions::assert_eq;
 
 use super::*;
@@ -166,11 +167,16 @@ fn what_is_spoken_is_told_by_the_configuration_then_the_place_then_the_name() {
     }
 }
 
+fn made(picked: &Picked, config: &Config) -> Result<Made, ConfigError> {
+    let environment = environment(&[]);
+    make(picked, Making { config, environment: &environment, shared: &Shared::default() })
+}
+
 #[test]
 fn what_is_wrong_with_a_provider_is_said_at_once() {
     let model_of = |text: &str, name: &str| {
         let picked = ModelName::parse(name).unwrap().into();
-        make(&picked, &config(text), &environment(&[])).map(|_| ()).unwrap_err().to_string()
+        made(&picked, &config(text)).map(|_| ()).unwrap_err().to_string()
     };
     let unknown = model_of("", "opnai/gpt");
     assert!(unknown.contains("did you mean \"openai\""), "{unknown}");
@@ -193,7 +199,7 @@ fn a_model_that_was_found_gets_no_key_and_has_its_window() {
     let picked = Picked { name: name("llamacpp", "m", None), found: Some(found), note: None };
     // The command would fail if it was run.
     let config = config("[providers.llamacpp]\napi_key_command = \"exit 1\"\n");
-    let model = make(&picked, &config, &environment(&[])).unwrap().model;
+    let model = made(&picked, &config).unwrap().model;
     assert_eq!(model.info().id(), "llamacpp/m");
     assert_eq!(model.info().context_window, Some(8192));
 }
@@ -212,4 +218,33 @@ fn an_embedding_program_gets_a_model_by_its_name() {
     assert_eq!(runtime.model("mine").unwrap().info().id(), "mine/small");
     let error = runtime.model("mien/big").map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("did you mean \"mine\"?"), "{error}");
+}
+
+#[tokio::test]
+async fn models_of_a_provider_share_its_limits() {
+    // Nobody listens there, which counts as a request all the same.
+    let config = config(
+        "[providers.p]\nbase_url = \"http://127.0.0.1:1\"\nmax_retries = 0\nrate_limit = { rpm = 1 }",
+    );
+    let (environment, shared) = (environment(&[]), Shared::default());
+    let with = Making { config: &config, environment: &environment, shared: &shared };
+    let first_event = async |model: &str| {
+        let made = make(&name("p", model, None).into(), with).unwrap();
+        made.model.stream(Request::default()).next().await.unwrap()
+    };
+    assert!(first_event("a").await.is_err());
+    let Ok(StreamEvent::Waiting { reason, delay, .. }) = first_event("b").await else {
+        panic!("the second must wait");
+    };
+    assert_eq!(reason, "rate limit: requests a minute");
+    assert!(delay.as_secs() > 30, "{delay:?}");
+}
+
+#[test]
+fn limits_are_numbers_that_are_known() {
+    let limit =
+        |text: &str| toml::from_str::<Config>(&format!("[providers.p]\nrate_limit = {text}"));
+    assert!(limit("{ rpm = 5, input_tpm = 0, base_delay = \"1s\", max_retries = 3 }").is_ok());
+    assert!(limit("{ tpm = 5 }").is_err());
+    assert!(limit("{ rpm = -1 }").is_err());
 }

@@ -154,6 +154,9 @@ fn a_configuration_of_shelly_loads() {
     assert_eq!(claude.wire, Some(crate::config::Wire::Anthropic));
     assert_eq!(claude.api_key_env.as_deref(), Some("ANTHROPIC_API_KEY"));
     assert_eq!((claude.context_window, claude.max_output_tokens), (Some(200_000), Some(4096)));
+    let limit = claude.rate_limit.unwrap();
+    assert_eq!((limit.rpm, limit.input_tpm, limit.output_tpm), (50, 100_000, 0));
+    assert_eq!(limit.base_delay.map(|delay| delay.0.as_secs()), Some(1));
     let mine = &config.providers["mine"];
     assert_eq!(mine.base_url.as_deref(), Some("http://models.lan:8080/v1"));
     assert_eq!(mine.wire, Some(crate::config::Wire::Chat));
