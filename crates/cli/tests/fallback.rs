@@ -41,19 +41,20 @@ fn another_model_answers_is_named_and_costs_its_own_price() {
     assert_eq!((asked[0]["model"].as_str(), first.requests().len()), (Some("spare"), 2));
     assert_eq!(asked[0]["reasoning_effort"], "low");
     let entries = home.entries(&home.sessions()[0]);
-    let said: Vec<&Value> = entries.iter().filter_map(|entry| entry.get("assistant")).collect();
-    assert_eq!(said.len(), 1, "{entries:?}");
-    assert_eq!((&said[0]["model"], &said[0]["cost_usd"]), (&"second/spare".into(), &0.1.into()));
+    let mut said = entries.iter().filter(|entry| entry["kind"] == "assistant");
+    let said = &said.next().unwrap()["data"];
+    assert_eq!((&said["model"], &said["cost_usd"]), (&"second/spare".into(), &0.1.into()));
 }
 
 #[test]
 fn the_reason_is_told() {
-    let home = home(&failing(503), &saying("a"));
+    let (first, second) = (failing(503), saying("a"));
+    let home = home(&first, &second);
     let (_, out, _) = home.run(&["exec", "--json", "go"]);
     let events = out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let reasons: Vec<_> = events
         .filter(|event| event["type"] == "retry")
-        .map(|event| event["reason"].as_str().unwrap().to_owned())
+        .map(|event| event["data"]["reason"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(
         reasons,
