@@ -194,6 +194,11 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Adds a key as most servers want it.
+    pub(crate) fn bearer(&mut self, key: &Secret) -> Result<(), ModelError> {
+        self.header("authorization", &format!("Bearer {}", key.expose()), true)
+    }
+
     /// Adds headers in place of any others of the same names; all are taken for secrets.
     pub(crate) fn secret_headers(
         &mut self,

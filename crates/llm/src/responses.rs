@@ -163,7 +163,7 @@ impl Client {
         let Config { info, base_url, api_key, headers, stream, idle_timeout, dialect } = config;
         let mut endpoint = Endpoint::new(&base_url, "responses", idle_timeout)?;
         if let Some(key) = api_key {
-            endpoint.header("authorization", &format!("Bearer {}", key.expose()), true)?;
+            endpoint.bearer(&key)?;
         }
         endpoint.secret_headers(&headers)?;
         let codec = Codec::new(&info, dialect, stream);

@@ -47,6 +47,16 @@ pub enum SystemRole {
     Developer,
 }
 
+impl SystemRole {
+    /// Returns the role as requests name it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Developer => "developer",
+        }
+    }
+}
+
 /// The field that limits the length of an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MaxTokens {

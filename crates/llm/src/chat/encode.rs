@@ -35,11 +35,7 @@ pub(super) fn tools(specs: &[ToolSpec]) -> Bytes {
 
 /// Appends the message that carries the system text.
 pub(super) fn write_system(out: &mut Vec<u8>, role: SystemRole, text: &str) {
-    let role = match role {
-        SystemRole::System => "system",
-        SystemRole::Developer => "developer",
-    };
-    write(out, &WirePrompt { role, content: Content::Text(text) });
+    write(out, &WirePrompt { role: role.as_str(), content: Content::Text(text) });
 }
 
 #[derive(Serialize)]

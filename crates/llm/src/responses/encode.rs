@@ -48,11 +48,10 @@ pub(super) fn tools(specs: &[ToolSpec]) -> Bytes {
 
 /// Appends the message that carries the system text.
 pub(super) fn write_system(out: &mut Vec<u8>, role: SystemRole, text: &str) {
-    let role = match role {
-        SystemRole::System => "system",
-        SystemRole::Developer => "developer",
-    };
-    write(out, &WirePrompt { r#type: "message", role, content: vec![WirePart::text(text)] });
+    write(
+        out,
+        &WirePrompt { r#type: "message", role: role.as_str(), content: vec![WirePart::text(text)] },
+    );
 }
 
 fn next(out: &mut Vec<u8>) {
