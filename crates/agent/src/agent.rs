@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bowline_llm::{Effort, Model};
 
+use crate::effect::DynEffect;
 use crate::error::AgentError;
 use crate::fork;
 use crate::gate::{Gate, Open};
@@ -50,6 +51,8 @@ pub struct Agent {
     pub limits: Limits,
     /// The shape of the loop.
     pub orchestrator: Arc<dyn Orchestrator>,
+    /// What changes the conversation at a step, in the order in which it is asked.
+    pub effects: Vec<Arc<dyn DynEffect>>,
     /// Who decides about tool calls.
     pub gate: Arc<dyn Gate>,
     /// Secrets that no tool's output may carry to the model or the log.
@@ -109,6 +112,7 @@ impl Agent {
             tool_execution: ToolExecution::Auto,
             limits: Limits::default(),
             orchestrator: Arc::new(React),
+            effects: Vec::new(),
             gate: Arc::new(Open),
             redaction: Redaction::default(),
             attended: true,

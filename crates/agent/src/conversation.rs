@@ -1,13 +1,18 @@
 //! The conversation: what the log of one agent comes to.
 
 mod context;
+mod stop;
 mod totals;
+mod view;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use bowline_llm::{CallId, Effort, Messages, ToolBlock, ToolCall};
+use bowline_llm::{AssistantMessage, CallId, Effort, Messages, StopReason, ToolBlock, ToolCall};
 
-use crate::entry::{CallEnded, Created, Ending, Entry, EntryKind, LimitHit, RunError, Wake};
+use crate::entry::{
+    Broken, CallEnded, Created, Ending, Entry, EntryKind, LimitHit, Phase, RunError, Wake,
+};
 use crate::id::{EntryId, OpId, RunId};
 use crate::journal::Seq;
 use crate::limits::Limits;
@@ -17,6 +22,7 @@ use crate::tool::{Records, Waked};
 use context::Context;
 pub(crate) use context::{hash_text, hash_tools};
 pub use totals::Totals;
+pub use view::{Place, Places, View, Whose};
 
 /// The fold of one agent's log: the view that a model gets, what is open, and what it has cost.
 #[derive(Debug, Default)]
@@ -69,8 +75,34 @@ pub struct OpenRun {
     pub denials: Vec<CallId>,
     /// How often in a row the model was asked to go on with a cut answer.
     pub continued: u32,
+    /// What effects have acted since the latest reply, and on which side of it.
+    pub acted: Vec<(String, Phase)>,
+    /// The effect that asks a model on the side.
+    pub asked: Option<Asked>,
+    /// How many requests in a row were too long for the model.
+    pub overflows: u32,
     /// The operation that started it.
     pub(crate) prompt: Option<OpId>,
+}
+
+/// An effect that asks a model on the side.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asked {
+    /// The effect.
+    pub effect: String,
+    /// What it was told; `None` while the model has not been asked.
+    pub said: Option<Said>,
+}
+
+/// What a model said on the side.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Said {
+    /// What it said.
+    pub message: Arc<AssistantMessage>,
+    /// Why it stopped.
+    pub stop: StopReason,
+    /// Why the message is not whole; `None` if it is.
+    pub broken: Option<Broken>,
 }
 
 /// A call that has no result yet, or whose batch has calls that have none.
@@ -152,6 +184,34 @@ pub enum Last {
     Broken,
 }
 
+/// Returns the entries of the path to an entry, or to the head, from the first on.
+///
+/// # Errors
+/// The entry that is not there.
+pub(crate) fn path<'a>(
+    entries: impl IntoIterator<Item = &'a Entry>,
+    at: Option<EntryId>,
+) -> Result<Vec<&'a Entry>, EntryId> {
+    let mut by_id = HashMap::new();
+    let mut head = None;
+    for entry in entries {
+        by_id.insert(entry.id, entry);
+        head = match &entry.kind {
+            EntryKind::Head(to) => to.to,
+            _ => Some(entry.id),
+        };
+    }
+    let mut path = Vec::new();
+    let mut next = at.or(head);
+    while let Some(id) = next {
+        let entry = *by_id.get(&id).ok_or(id)?;
+        path.push(entry);
+        next = entry.parent;
+    }
+    path.reverse();
+    Ok(path)
+}
+
 impl Conversation {
     /// Folds a log from its beginning.
     pub fn replay<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Self {
@@ -192,15 +252,9 @@ impl Conversation {
         // Sub-agents are found by the ids of their calls, those of other branches too.
         let calls = self.context.take_calls();
         self.context = Context::default();
-        let mut path = Vec::new();
-        let mut next = to;
-        for entry in before.iter().rev() {
-            if next == Some(entry.id) {
-                next = entry.parent;
-                path.push(entry);
-            }
-        }
-        for entry in path.into_iter().rev() {
+        // An entry that is not there has no path; a rewind to one is refused before it is written.
+        let path = to.map(|to| path(before.iter().copied(), Some(to)));
+        for entry in path.and_then(Result::ok).unwrap_or_default() {
             self.context.apply(entry);
             if matches!(entry.kind, EntryKind::RunEnded(_)) {
                 self.context.take_run();
@@ -216,14 +270,19 @@ impl Conversation {
     pub fn snapshot(&self) -> Snapshot {
         Snapshot {
             system: Arc::clone(&self.context.system),
-            messages: self.context.messages.clone(),
+            messages: self.context.view.messages().clone(),
             tools: self.context.tools.clone(),
         }
     }
 
     /// Returns the messages a model would see now.
     pub fn messages(&self) -> &Messages {
-        &self.context.messages
+        self.context.view.messages()
+    }
+
+    /// Returns the messages with what is known of each of them.
+    pub fn view(&self) -> &View {
+        &self.context.view
     }
 
     /// Returns what the conversation ends with.
@@ -273,7 +332,7 @@ impl Conversation {
 
     /// Returns the tokens of the latest request as its provider counted them.
     pub fn context_tokens(&self) -> u64 {
-        self.context.tokens
+        self.context.view.counted()
     }
 
     /// Returns the answer that the conversation ends with: the text of the last reply, with what it
@@ -322,7 +381,17 @@ impl Conversation {
 
     /// Returns the places of messages that have parts which are kept elsewhere, in order.
     pub(crate) fn stored(&self) -> &[usize] {
-        &self.context.stored
+        self.context.view.stored()
+    }
+
+    /// Tells whether the latest reply is whole, and nothing but effects has come of it yet.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.context.is_fresh
+    }
+
+    /// Tells whether the latest reply broke off because the request was too long for the model.
+    pub(crate) fn is_overflown(&self) -> bool {
+        self.context.is_overflown()
     }
 
     /// Tells whether an operation is in the log, delivered or pending.

@@ -2,6 +2,8 @@
 //!
 //! `docs/log.md` says of every kind who writes it and what replay does with it.
 
+mod acted;
+mod bodies;
 mod form;
 
 use std::sync::Arc;
@@ -20,6 +22,8 @@ use crate::ledger::Spent;
 use crate::limits::{LimitKind, Limits};
 use crate::op::{CancelReason, Decision, Op};
 use crate::orchestrator::Purpose;
+
+pub use acted::{Act, Acted, Phase, Rewrite, Shown, Summary};
 
 /// The version of entries that this version of bowline writes.
 pub const VERSION: u32 = 1;
@@ -86,6 +90,8 @@ pub enum EntryKind {
     Head(Head),
     /// Something only a tool or the embedding program understands.
     Custom(Custom),
+    /// An effect acted.
+    Effect(Acted),
     /// A kind this version does not know, kept as it came.
     Unknown {
         /// The kind's name.
@@ -93,6 +99,14 @@ pub enum EntryKind {
         /// Its content, byte for byte.
         data: RawJson,
     },
+}
+
+impl EntryKind {
+    /// Tells whether a version that does not know the kind must not write to the session: it would
+    /// see another conversation.
+    pub(crate) fn is_critical(&self) -> bool {
+        matches!(self, Self::Effect(Acted { act: Act::Rewrite(_), .. }))
+    }
 }
 
 /// An agent exists.
@@ -235,6 +249,10 @@ pub enum Via {
     Continue,
     /// The loop asked the model to sum up because a limit was reached.
     WrapUp,
+    /// It is never to be forgotten: no summary stands for it.
+    Pin,
+    /// What decides whether a run may end sent the agent back to work.
+    OnStop,
 }
 
 /// A model call is over.
@@ -550,6 +568,12 @@ pub enum RunErrorKind {
     MaxTokens,
     /// A tool declared that the run cannot go on.
     Tool,
+    /// An effect failed.
+    Effect,
+    /// The conversation does not fit the model's context window any more, however shortened.
+    ContextExhausted,
+    /// The output guardrail refused the answer.
+    Guardrail,
     /// Something in the loop itself panicked.
     Panic,
 }

@@ -254,8 +254,36 @@ pub enum EventBody {
     },
     /// What was sent before is sent differently from here on: the provider's cache is lost.
     CacheBreak {
-        /// Why.
-        reason: &'static str,
+        /// Why: `system changed`, `tools changed`, or the effect that changed the view.
+        reason: String,
+        /// The tokens of the next request, as estimated; absent if nobody knows.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tokens: Option<u64>,
+    },
+    /// An effect acted.
+    Effect {
+        /// Its name.
+        effect: String,
+        /// What it did: `say`, `rewrite`, `ask`, `note`, `warn`, `stop`, `fail`. What follows from
+        /// that has events of its own.
+        act: &'static str,
+    },
+    /// The conversation is about to be summarised: the model call up to `compaction_end` is for that.
+    CompactionStart {
+        /// The effect that asks for it.
+        effect: String,
+        /// The tokens of the next request, as estimated.
+        tokens: u64,
+    },
+    /// The attempt to summarise the conversation is over.
+    CompactionEnd {
+        /// The effect that asked for it.
+        effect: String,
+        /// Whether a summary stands for the beginning of the conversation now.
+        done: bool,
+        /// The tokens of the next request, as estimated; absent if nothing changed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tokens: Option<u64>,
     },
     /// An entry of the embedding program or of a tool.
     Custom {
@@ -348,6 +376,8 @@ pub enum Phase {
     Model,
     /// It waits to ask the model again.
     Retrying,
+    /// It waits for a summary of the conversation.
+    Compacting,
     /// It runs tools.
     Tools,
     /// It waits for a person, another agent, a job or a time.

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use bowline_llm::{CallId, Part};
+use bowline_llm::CallId;
 
 use crate::agent::{Agent, ForkPoint};
+use crate::conversation;
 use crate::entry::{CallEnded, CallStatus, Entry, EntryKind, Origin, VERSION};
 use crate::error::AgentError;
 use crate::id::{AgentId, EntryId, SessionId, Source};
@@ -33,7 +34,7 @@ pub(crate) struct Loose {
 impl Loose {
     /// Makes a new entry.
     pub(crate) fn new(kind: EntryKind, ids: &dyn Source) -> Self {
-        Self { id: EntryId::new(ids), v: VERSION, critical: false, kind }
+        Self { id: EntryId::new(ids), v: VERSION, critical: kind.is_critical(), kind }
     }
 
     /// Makes a copy of an entry, under an id of its own.
@@ -66,7 +67,7 @@ pub(crate) fn copy_session(
     let (path, entry) = path(fork.session, own.iter().map(|(_, entry)| entry), fork.at)?;
     let entries = copies(&path, &*agent.source);
     let pos = fork.entries.last().map(|(pos, _)| *pos).unwrap_or_default();
-    let bodies = entries.iter().flat_map(|entry| bodies(&entry.kind)).collect();
+    let bodies = entries.iter().flat_map(|entry| entry.kind.bodies()).map(str::to_owned).collect();
     let origin = Origin {
         session: fork.session,
         agent: root,
@@ -100,30 +101,17 @@ fn path<'a>(
     entries: impl Iterator<Item = &'a Entry>,
     at: Option<EntryId>,
 ) -> Result<(Vec<&'a Entry>, EntryId), AgentError> {
-    let mut by_id = HashMap::new();
-    let mut head = None;
-    for entry in entries {
-        by_id.insert(entry.id, entry);
-        head = match &entry.kind {
-            EntryKind::Head(to) => to.to,
-            _ => Some(entry.id),
-        };
-    }
-    let last = at.or(head).ok_or_else(|| AgentError::NotFound("an entry to fork at".to_owned()))?;
-    let mut path = Vec::new();
-    let mut next = Some(last);
-    while let Some(id) = next {
-        let entry = by_id.get(&id);
-        let entry = *entry.ok_or_else(|| AgentError::NotFound(format!("entry {id}")))?;
+    let path = conversation::path(entries, at);
+    let path = path.map_err(|id| AgentError::NotFound(format!("entry {id}")))?;
+    for entry in &path {
         // What a later version thought critical, this one cannot copy without losing its meaning.
         if let (true, EntryKind::Unknown { kind, .. }) = (entry.critical, &entry.kind) {
-            let why = format!("entry {id} is of the unknown kind {kind:?}");
+            let why = format!("entry {} is of the unknown kind {kind:?}", entry.id);
             return Err(JournalError::ReadOnly { session, why }.into());
         }
-        path.push(entry);
-        next = entry.parent;
     }
-    path.reverse();
+    let last = path.last().map(|entry| entry.id);
+    let last = last.ok_or_else(|| AgentError::NotFound("an entry to fork at".to_owned()))?;
     Ok((path, last))
 }
 
@@ -157,20 +145,4 @@ fn copies(path: &[&Entry], ids: &dyn Source) -> Vec<Loose> {
         copies.push(Loose::new(EntryKind::CallEnded(ended), ids));
     }
     copies
-}
-
-/// Returns the hashes of the large bodies that an entry refers to.
-fn bodies(kind: &EntryKind) -> Vec<String> {
-    let stored = |part: &Part| match part {
-        Part::Stored(stored) => Some(stored.hash.clone()),
-        Part::Text(_) | Part::Image(_) | Part::Document(_) => None,
-    };
-    match kind {
-        EntryKind::User(said) => said.message.content.iter().filter_map(stored).collect(),
-        EntryKind::CallEnded(ended) => {
-            let full = ended.full.iter().map(|full| full.hash.clone());
-            full.chain(ended.content.iter().filter_map(stored)).collect()
-        }
-        _ => Vec::new(),
-    }
 }

@@ -153,6 +153,25 @@ impl SessionHandle {
         self.submit(OpKind::FollowUp(input.into())).await
     }
 
+    /// Says something that is never to be forgotten: no summary will stand for it. While a run is
+    /// open it is said at the next boundary, else at once, without asking the model.
+    ///
+    /// # Errors
+    /// [`AgentError::Journal`] if it cannot be kept.
+    pub async fn pin(&self, input: impl Into<Input>) -> Result<OpId, AgentError> {
+        self.submit(OpKind::Pin(input.into())).await
+    }
+
+    /// Has the conversation summarised, however short it is: at the next boundary of the open run,
+    /// or else in a run that does nothing more. It takes an effect that does so, such as `compact`.
+    pub fn compact(&self, focus: Option<String>) -> Run {
+        let op = self.op(OpKind::Compact { focus });
+        let own = Own::Prompt(op.id);
+        let (reply, seat) = oneshot::channel();
+        self.send(Command::Prompt { op, busy: Busy::Queue, reply });
+        Run::new(self.clone(), own, seat)
+    }
+
     /// Cancels the open run, if there is one. The run's end tells when it is over.
     pub fn cancel(&self) {
         self.cancel_for(CancelReason::User);

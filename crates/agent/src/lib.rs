@@ -10,6 +10,7 @@
 //! - [`journal`]: the doors to whatever keeps it; [`Memory`] keeps nothing.
 //! - [`conversation`]: the fold; [`orchestrator`]: from the fold to the next step.
 //! - [`tool`], [`gate`], [`children`], [`limits`]: what an agent may do.
+//! - [`effect`]: what changes the conversation at a step.
 //! - [`agent`], [`handle`], [`run`], [`event`]: the face for those who embed it.
 //! - `turn` owns one agent's log and does one step; `driver` does step after step.
 #![deny(missing_docs)]
@@ -18,6 +19,7 @@ pub mod agent;
 pub mod children;
 pub mod conversation;
 mod driver;
+pub mod effect;
 pub mod entry;
 pub mod error;
 pub mod event;

@@ -88,6 +88,14 @@ pub enum LimitKind {
     TotalTokens,
     /// [`Limits::cost_usd`].
     CostUsd,
+    /// That of the effect `token_budget`.
+    TokenBudget,
+    /// That of the effect `time_budget`.
+    TimeBudget,
+    /// That of the effect `cost_budget`.
+    CostBudget,
+    /// The effect `stall_detect` saw no progress.
+    Stall,
 }
 
 impl LimitKind {
@@ -99,6 +107,10 @@ impl LimitKind {
             Self::RunTime => "run_time",
             Self::TotalTokens => "total_tokens",
             Self::CostUsd => "cost_usd",
+            Self::TokenBudget => "token_budget",
+            Self::TimeBudget => "time_budget",
+            Self::CostBudget => "cost_budget",
+            Self::Stall => "stall",
         }
     }
 }

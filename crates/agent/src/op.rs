@@ -35,6 +35,14 @@ pub enum OpKind {
     Queue(Input),
     /// Say this when the agent would otherwise have finished.
     FollowUp(Input),
+    /// Say this at the next boundary, never to be forgotten: no summary stands for it.
+    Pin(Input),
+    /// Summarise the conversation at the next boundary, however short it is.
+    Compact {
+        /// What the summary should not leave out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        focus: Option<String>,
+    },
     /// End the run.
     Cancel {
         /// Why.
@@ -80,10 +88,13 @@ impl OpKind {
             Self::Prompt(input)
             | Self::Steer(input)
             | Self::Queue(input)
-            | Self::FollowUp(input) => Some(input),
-            Self::Cancel { .. } | Self::Decide { .. } | Self::Answer { .. } | Self::Wake { .. } => {
-                None
-            }
+            | Self::FollowUp(input)
+            | Self::Pin(input) => Some(input),
+            Self::Compact { .. }
+            | Self::Cancel { .. }
+            | Self::Decide { .. }
+            | Self::Answer { .. }
+            | Self::Wake { .. } => None,
         }
     }
 }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use bowline_llm::{AssistantPart, CallId, Message, MessageRef, ToolResult, Usage};
 
 use crate::entry::{
-    AssistantSaid, CallEnded, CallStarted, CallStatus, CallWaiting, Created, Ending, Entry,
-    EntryKind, RunEnded, UserSaid, Via, Wake,
+    Act, Acted, AssistantSaid, CallEnded, CallStarted, CallStatus, CallWaiting, Created, Ending,
+    Entry, EntryKind, Rewrite, RunEnded, UserSaid, Via, Wake,
 };
 use crate::event::{AgentMeta, Event, EventBody, RunEnd};
 use crate::id::{AgentId, OpId, RunId, SessionId};
 use crate::journal::Pos;
 use crate::op::{Op, OpKind};
+use crate::orchestrator::Purpose;
 
 /// Turns the entries of a session into events. It must see every entry of an agent, in order.
 #[derive(Debug)]
@@ -43,6 +44,8 @@ struct Agent {
     // Calls of the batch that have started.
     started: HashSet<CallId>,
     queued: Vec<OpId>,
+    // The effect that asks a model on the side, and whether that has answered.
+    asking: Option<(String, bool)>,
     copies: u64,
 }
 
@@ -194,6 +197,7 @@ impl Projection {
                 batch: Vec::new(),
                 started: HashSet::new(),
                 queued: Vec::new(),
+                asking: None,
                 copies,
             },
         );
@@ -235,6 +239,8 @@ struct Before {
     was_queued: bool,
     starts_again: bool,
     batch_done: Vec<(CallId, String, Option<CallEnded>)>,
+    // The effect whose question is settled by this.
+    asked: Option<String>,
 }
 
 impl Agent {
@@ -252,6 +258,10 @@ impl Agent {
             EntryKind::Assistant(said) => {
                 self.turn += 1;
                 self.in_turn = false;
+                if let (Purpose::Compact, Some((_, answered))) = (said.purpose, &mut self.asking) {
+                    *answered = true;
+                    return before;
+                }
                 if said.broken.is_none() {
                     let calls = said.message.tool_calls();
                     self.batch =
@@ -261,6 +271,16 @@ impl Agent {
             EntryKind::CallStarted(started) => {
                 before.starts_again = !self.started.insert(started.call.clone());
             }
+            EntryKind::Effect(acted) => {
+                let is_it = |(by, answered): &(String, bool)| *answered && *by == acted.effect;
+                if self.asking.as_ref().is_some_and(is_it) {
+                    before.asked = self.asking.take().map(|(by, _)| by);
+                }
+                if matches!(acted.act, Act::Ask { .. }) {
+                    self.asking = Some((acted.effect.clone(), false));
+                }
+            }
+            EntryKind::RunEnded(_) => before.asked = self.asking.take().map(|(by, _)| by),
             EntryKind::Posted(op) => self.queued.push(op.id),
             EntryKind::User(UserSaid { op: Some(op), .. }) => {
                 before.was_queued = self.queued.contains(op);
@@ -338,12 +358,20 @@ impl Sheet<'_> {
             }
             EntryKind::CallEnded(ended) => self.call_ended(ended, before.batch_done),
             EntryKind::LimitHit(hit) => self.push(None, EventBody::LimitHit { limit: hit.limit }),
-            EntryKind::RunEnded(ended) => self.run_ended(ended),
+            EntryKind::RunEnded(ended) => {
+                if let Some(effect) = before.asked {
+                    self.push(None, EventBody::CompactionEnd { effect, done: false, tokens: None });
+                }
+                self.run_ended(ended);
+            }
+            EntryKind::Effect(acted) => self.acted(acted, before.asked.is_some()),
             EntryKind::SystemChanged(_) => {
-                self.push(None, EventBody::CacheBreak { reason: "system changed" });
+                let reason = "system changed".to_owned();
+                self.push(None, EventBody::CacheBreak { reason, tokens: None });
             }
             EntryKind::ToolsChanged(_) => {
-                self.push(None, EventBody::CacheBreak { reason: "tools changed" });
+                let reason = "tools changed".to_owned();
+                self.push(None, EventBody::CacheBreak { reason, tokens: None });
             }
             EntryKind::Custom(custom) => {
                 let (name, data) = (custom.name.clone(), custom.data.clone());
@@ -363,7 +391,10 @@ impl Sheet<'_> {
             Via::Steer => Some("steer"),
             Via::Queue => Some("queue"),
             Via::FollowUp => Some("follow_up"),
-            Via::Context | Via::Prompt | Via::Turn | Via::Continue | Via::WrapUp => None,
+            Via::Pin => Some("pin"),
+            Via::Context | Via::Prompt | Via::Turn | Via::Continue | Via::WrapUp | Via::OnStop => {
+                None
+            }
         };
         if let (Some(kind), Some(id)) = (kind, said.op) {
             if !was_queued {
@@ -383,6 +414,8 @@ impl Sheet<'_> {
             OpKind::Steer(_) => "steer",
             OpKind::Queue(_) => "queue",
             OpKind::FollowUp(_) => "follow_up",
+            OpKind::Pin(_) => "pin",
+            OpKind::Compact { .. } => "compact",
             OpKind::Cancel { .. }
             | OpKind::Decide { .. }
             | OpKind::Answer { .. }
@@ -395,8 +428,14 @@ impl Sheet<'_> {
         if !live {
             self.push(None, EventBody::TurnStart {});
         }
-        self.parts(said);
-        if said.broken.is_none() && !said.message.content.is_empty() {
+        let is_said = match said.purpose {
+            Purpose::Compact | Purpose::Plan => false,
+            Purpose::Turn | Purpose::WrapUp | Purpose::Continue | Purpose::Repair => true,
+        };
+        if is_said {
+            self.parts(said);
+        }
+        if is_said && said.broken.is_none() && !said.message.content.is_empty() {
             let message = MessageRef::from(Message::Assistant(Arc::clone(&said.message)));
             self.push(None, EventBody::MessageAdded { message });
         }
@@ -412,6 +451,39 @@ impl Sheet<'_> {
                 context_percent,
             },
         );
+    }
+
+    /// Tells what an effect did, and what follows from it.
+    fn acted(&mut self, acted: &Acted, is_answered: bool) {
+        let (effect, act) = (acted.effect.clone(), acted.act.as_str());
+        self.push(None, EventBody::Effect { effect: effect.clone(), act });
+        let summarised = match &acted.act {
+            Act::Rewrite(Rewrite { summary: Some(_), after, .. }) => Some(*after),
+            _ => None,
+        };
+        if is_answered || summarised.is_some() {
+            let (effect, done) = (effect.clone(), summarised.is_some());
+            self.push(None, EventBody::CompactionEnd { effect, done, tokens: summarised });
+        }
+        match &acted.act {
+            Act::Say { message } => {
+                let message = MessageRef::from(Message::User(Arc::clone(message)));
+                self.push(None, EventBody::MessageAdded { message });
+            }
+            Act::Rewrite(rewrite) => {
+                let tokens = Some(rewrite.after);
+                self.push(None, EventBody::CacheBreak { reason: effect, tokens });
+            }
+            Act::Ask { tokens } => {
+                self.push(None, EventBody::CompactionStart { effect, tokens: *tokens });
+            }
+            Act::Warn { message } => {
+                let message = message.clone();
+                self.push(None, EventBody::Warning { message });
+            }
+            // What ends the run has its own event.
+            Act::Note(_) | Act::Stop { .. } | Act::Fail(_) => {}
+        }
     }
 
     /// Tells the parts of a reply. Neighbouring texts are one; the reply ends with the last one if

@@ -5,6 +5,7 @@ mod accept;
 mod admission;
 mod batch;
 mod body;
+mod effects;
 mod model_call;
 mod orphans;
 mod result;
@@ -25,7 +26,7 @@ use bowline_llm::CallId;
 
 use crate::agent::Agent;
 use crate::children::{Children, Work};
-use crate::conversation::{CallState, Conversation, OpenRun, hash_text, hash_tools};
+use crate::conversation::{self, CallState, Conversation, OpenRun, hash_text, hash_tools};
 use crate::entry::{
     Created, Entry, EntryKind, LimitHit, Recorded, RunStarted, SystemChanged, Tools, ToolsChanged,
     UserSaid, Via,
@@ -43,6 +44,7 @@ use crate::op::{Input, Op, OpKind};
 use crate::orchestrator::{self, NextStep, Purpose};
 use crate::outcome::Outcome;
 use crate::session::{Birth, Session};
+use crate::tool::Toolbox;
 
 /// A live agent. It alone writes its log.
 pub(crate) struct Turn {
@@ -53,6 +55,11 @@ pub(crate) struct Turn {
     log: Arc<dyn SessionLog>,
     conversation: Conversation,
     bodies: body::Bodies,
+    effects: effects::Effects,
+    // What the agent can call, with what its effects bring.
+    tools: Toolbox,
+    // The reply about which the effects were asked in this process.
+    heeded: Option<(RunId, u32)>,
     pub(crate) mailbox: Mailbox,
     state: watch::Sender<Arc<State>>,
     phase: Phase,
@@ -108,6 +115,9 @@ impl Turn {
     ) -> (Self, watch::Receiver<Arc<State>>) {
         let Birth { agent, created, meta, log, store, copy, work } = birth;
         let conversation = Conversation::replay(log.iter().map(|(_, entry)| entry));
+        let mut effects = effects::Effects::new(&agent.effects);
+        effects.replay(path(&log));
+        let tools = effects.tools(&agent.tools);
         session.hub.set_window(meta.id, agent.model.info().context_window);
         let journal = store.journal(meta.id);
         let mut shown = look(&conversation, &agent, Phase::Idle);
@@ -125,6 +135,9 @@ impl Turn {
             log: store,
             conversation,
             bodies: body::Bodies::default(),
+            effects,
+            tools,
+            heeded: None,
             mailbox,
             state,
             phase: Phase::Idle,
@@ -144,21 +157,31 @@ impl Turn {
     /// the run, or a wait.
     pub(crate) async fn advance(&mut self) -> Result<Progress, Halt> {
         self.collect_inbox().await?;
+        self.act_after().await?;
         self.deliver().await?;
+        if self.heed().await? || self.act_on_demand().await? {
+            return Ok(Progress::Stepped);
+        }
         match self.next_step() {
             NextStep::Rest => return Ok(Progress::Rests),
             step @ (NextStep::CallModel(_) | NextStep::CallTools) => {
                 if let Some(limit) = self.limit_for(&step) {
                     self.hit(limit).await?;
                 } else if let NextStep::CallModel(purpose) = step {
-                    self.call_model(purpose).await?;
+                    if !self.act_before(purpose).await? {
+                        self.call_model(purpose).await?;
+                    }
                 } else {
                     self.call_tools().await?;
                 }
             }
             // A reply that was stopped and not cancelled ran out of time.
             NextStep::Settle if self.is_out_of_time() => self.hit(LimitKind::RunTime).await?,
-            NextStep::Settle => self.settle().await?,
+            NextStep::Settle => {
+                if !self.act_on_overflow().await? {
+                    self.settle().await?;
+                }
+            }
             NextStep::Wait(wakes) => self.wait(wakes).await?,
         }
         Ok(Progress::Stepped)
@@ -177,6 +200,9 @@ impl Turn {
             // calls without results would corrupt the history.
             if let Some(step) = orchestrator::open_calls(&self.conversation) {
                 return step;
+            }
+            if run.asked.is_some() {
+                return NextStep::CallModel(Purpose::Compact);
             }
             return match self.agent.orchestrator.next(&self.conversation) {
                 NextStep::CallModel(purpose) => NextStep::CallModel(purpose),
@@ -232,6 +258,10 @@ impl Turn {
 
     /// Commits that a limit was reached.
     async fn hit(&mut self, limit: LimitKind) -> Result<(), Halt> {
+        self.commit(vec![self.limit_hit(limit)]).await
+    }
+
+    fn limit_hit(&self, limit: LimitKind) -> EntryKind {
         let wraps_up = self.conversation.run().is_some_and(|run| run.limits.wrap_up);
         let text = format!(
             "The limit {} of this run is reached. Do not call any more tools. Say what was done, \
@@ -239,17 +269,17 @@ impl Turn {
             limit.as_str()
         );
         let wrap_up = wraps_up.then(|| Input::from(text).0);
-        self.commit(vec![EntryKind::LimitHit(LimitHit { limit, wrap_up })]).await
+        EntryKind::LimitHit(LimitHit { limit, wrap_up })
     }
 
     /// Starts a run with an input.
     pub(crate) async fn start_run(&mut self, run: RunId, op: Op) -> Result<(), Halt> {
-        let OpKind::Prompt(input) = op.kind else { return Ok(()) };
         self.driven = None;
         // What lies in the inbox was posted while the agent rested: it becomes drafts.
         self.collect_inbox().await?;
         self.stop = CancellationToken::new();
-        let (system, tools) = (Arc::clone(&self.agent.instructions), self.agent.tools.block());
+        let system = Arc::clone(&self.agent.instructions);
+        let tools = self.effects.block(&self.tools);
         let (system_hash, tools_hash) = (hash_text(&system), hash_tools(&tools));
         let is_new = self.conversation.totals().runs == 0;
         let mut kinds = Vec::new();
@@ -279,8 +309,13 @@ impl Turn {
             let message = Input::from(self.agent.context.clone()).0;
             kinds.push(EntryKind::User(UserSaid { message, via: Via::Context, op: None }));
         }
-        let said = UserSaid { message: input.0, via: Via::Prompt, op: Some(op.id) };
-        kinds.push(EntryKind::User(said));
+        kinds.push(match op.kind {
+            OpKind::Prompt(input) => {
+                EntryKind::User(UserSaid { message: input.0, via: Via::Prompt, op: Some(op.id) })
+            }
+            // The run does only this.
+            kind => EntryKind::Posted(Op { kind, ..op }),
+        });
         self.commit(kinds).await
     }
 
@@ -324,6 +359,7 @@ impl Turn {
         self.copy = None;
         for entry in &entries {
             self.conversation.apply(entry);
+            self.effects.fold(entry);
         }
         self.session.hub.publish(pos, &entries);
         self.publish();
@@ -357,6 +393,8 @@ impl Turn {
     pub(crate) async fn reload(&mut self) -> Result<(), Halt> {
         let log = self.journal.read().await?;
         self.conversation = Conversation::replay(log.iter().map(|(_, entry)| entry));
+        self.effects.replay(path(&log));
+        self.heeded = None;
         self.publish();
         Ok(())
     }
@@ -416,6 +454,11 @@ impl Drop for Turn {
             work.note(self.meta.id, false);
         }
     }
+}
+
+/// Returns the entries of the conversation in a log.
+fn path(log: &[(Pos, Entry)]) -> Vec<&Entry> {
+    conversation::path(log.iter().map(|(_, entry)| entry), None).unwrap_or_default()
 }
 
 /// Waits until a time; for ever if there is none.

@@ -77,7 +77,10 @@ pub(crate) fn code_of(outcome: &Outcome, answer: &str) -> ExitCode {
         }
         Ending::Failed(error) => match error.kind {
             RunErrorKind::Model(kind) => model_code(kind),
-            RunErrorKind::Stop
+            RunErrorKind::ContextExhausted => 7,
+            RunErrorKind::Guardrail => 8,
+            RunErrorKind::Effect
+            | RunErrorKind::Stop
             | RunErrorKind::MaxTokens
             | RunErrorKind::Tool
             | RunErrorKind::Panic => 1,

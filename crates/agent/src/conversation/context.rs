@@ -6,26 +6,29 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use bowline_llm::{
-    AssistantMessage, AssistantPart, CallId, Message, MessageRef, Messages, Part, StopReason,
-    ToolBlock, ToolResult, UserMessage, text_of,
+    AssistantMessage, AssistantPart, CallId, Message, MessageRef, StopReason, ToolBlock,
+    ToolResult, UserMessage, text_of,
 };
 
 use crate::entry::{
-    AssistantSaid, Broken, CallEnded, CallStarted, CallStatus, CallWaiting, Created, Custom,
-    Ending, Entry, EntryKind, LimitHit, RunError, RunErrorKind, RunStarted, UserSaid, Via, Wake,
+    Act, Acted, AssistantSaid, Broken, CallEnded, CallStarted, CallStatus, CallWaiting, Created,
+    Custom, Ending, Entry, EntryKind, LimitHit, RunError, RunErrorKind, RunStarted, UserSaid, Via,
+    Wake,
 };
 use crate::id::EntryId;
 use crate::memory::hex;
-use crate::op::{CancelReason, OpKind};
+use crate::op::OpKind;
 use crate::orchestrator::Purpose;
 use crate::tool::{Records, Waked};
 
-use super::{Call, CallState, Last, OpenRun, Waiting};
+use super::stop::Stop;
+use super::view::{View, Whose};
+use super::{Asked, Call, CallState, Last, OpenRun, Said, Waiting};
 
 #[derive(Debug, Default)]
 pub(super) struct Context {
     pub(super) created: Option<Created>,
-    pub(super) messages: Messages,
+    pub(super) view: View,
     pub(super) system: Arc<str>,
     pub(super) system_hash: String,
     pub(super) tools: ToolBlock,
@@ -34,17 +37,16 @@ pub(super) struct Context {
     pub(super) batch: Vec<Call>,
     pub(super) last: Last,
     pub(super) records: Records,
-    pub(super) tokens: u64,
+    // Whether the latest reply is whole, and nothing but effects has come of it yet.
+    pub(super) is_fresh: bool,
     // What was said while calls were open: it comes after their results.
-    deferred: Vec<MessageRef>,
-    // Why the latest reply ended, and whether it is whole.
-    stop: Option<(StopReason, Option<Broken>)>,
+    deferred: Vec<(MessageRef, Whose)>,
+    // Why the latest reply ended.
+    stop: Option<Stop>,
     // The latest replies that make up one answer: more than one if it was cut and went on.
     answer: Vec<Arc<AssistantMessage>>,
     goes_on: bool,
     calls: HashSet<CallId>,
-    // The places of messages that have parts which are kept elsewhere.
-    pub(super) stored: Vec<usize>,
     // Whether the model was told where it is.
     pub(super) is_placed: bool,
     // What a prompt is said together with.
@@ -56,6 +58,10 @@ impl Context {
         if let (Some(run), Some(ms)) = (&mut self.run, entry.active_ms) {
             run.active_ms += ms;
         }
+        self.is_fresh &= matches!(
+            entry.kind,
+            EntryKind::Effect(_) | EntryKind::Custom(_) | EntryKind::Posted(_)
+        );
         match &entry.kind {
             EntryKind::Created(created) => self.created = Some(created.clone()),
             EntryKind::RunStarted(started) => self.start_run(started),
@@ -93,11 +99,14 @@ impl Context {
             EntryKind::SystemChanged(changed) => {
                 self.system_hash = hash_text(&changed.text);
                 self.system = Arc::clone(&changed.text);
+                self.view.set_system(&self.system);
             }
             EntryKind::ToolsChanged(changed) => {
                 self.tools_hash = hash_tools(&changed.tools.0);
                 self.tools = changed.tools.0.clone();
+                self.view.set_tools(&self.tools);
             }
+            EntryKind::Effect(acted) => self.act(acted),
             EntryKind::Custom(custom) => self.record(custom),
             // The run is taken by whoever folds its end into the totals; money is folded there too.
             EntryKind::RunEnded(_)
@@ -137,54 +146,22 @@ impl Context {
     }
 
     pub(super) fn was_out_of_time(&self) -> bool {
-        matches!(self.stop, Some((_, Some(Broken::OutOfTime))))
+        self.stop.as_ref().is_some_and(Stop::is_out_of_time)
     }
 
     /// Tells whether the latest reply is none that counts: its calls are not to be run.
     pub(super) fn is_void(&self) -> bool {
-        matches!(
-            self.stop,
-            Some((
-                StopReason::Refused
-                    | StopReason::Canceled
-                    | StopReason::Error
-                    | StopReason::Other(_),
-                None
-            ))
-        )
+        self.stop.as_ref().is_some_and(Stop::is_void)
+    }
+
+    /// Tells whether the latest reply broke off because the request was too long for the model.
+    pub(super) fn is_overflown(&self) -> bool {
+        self.last == Last::Broken && self.stop.as_ref().is_some_and(Stop::is_overflow)
     }
 
     /// Returns how a run ends that settles now.
     pub(super) fn ending(&self) -> Ending {
-        let failed = |kind, message: String| Ending::Failed(RunError { kind, message });
-        match &self.stop {
-            None => Ending::Done,
-            Some((_, Some(Broken::Stopped | Broken::OutOfTime))) => {
-                Ending::Canceled(CancelReason::User)
-            }
-            Some((_, Some(Broken::Failed { kind, message }))) => {
-                failed(RunErrorKind::Model(*kind), message.clone())
-            }
-            Some((StopReason::EndTurn, None)) => Ending::Done,
-            Some((StopReason::MaxTokens, None)) => failed(
-                RunErrorKind::MaxTokens,
-                "the answer reached the model's output token limit twice in a row".to_owned(),
-            ),
-            Some((StopReason::ToolUse, None)) => failed(
-                RunErrorKind::Stop,
-                "the model stopped to use tools but made no tool calls".to_owned(),
-            ),
-            Some((StopReason::Refused, None)) => {
-                failed(RunErrorKind::Stop, "the model refused to answer".to_owned())
-            }
-            Some((StopReason::Canceled, None)) => Ending::Canceled(CancelReason::Provider),
-            Some((StopReason::Error, None)) => {
-                failed(RunErrorKind::Stop, "the provider ended the reply with an error".to_owned())
-            }
-            Some((StopReason::Other(reason), None)) => {
-                failed(RunErrorKind::Stop, format!("unsupported stop reason {reason:?}"))
-            }
-        }
+        self.stop.as_ref().map_or(Ending::Done, Stop::ending)
     }
 
     pub(super) fn unique_ids(&self, message: &mut AssistantMessage) {
@@ -209,10 +186,12 @@ impl Context {
         self.skip_open_calls();
         if let Some(system) = &started.system.value {
             self.system = Arc::clone(system);
+            self.view.set_system(&self.system);
         }
         self.system_hash.clone_from(&started.system.hash);
         if let Some(tools) = &started.tools.value {
             self.tools = tools.0.clone();
+            self.view.set_tools(&self.tools);
         }
         self.tools_hash.clone_from(&started.tools.hash);
         self.stop = None;
@@ -231,6 +210,9 @@ impl Context {
             pending: Vec::new(),
             denials: Vec::new(),
             continued: 0,
+            acted: Vec::new(),
+            asked: None,
+            overflows: 0,
             prompt: None,
         });
     }
@@ -253,22 +235,24 @@ impl Context {
                 if self.run.is_none() {
                     self.skip_open_calls();
                 }
-                self.say(Arc::clone(&said.message));
+                self.say(Arc::clone(&said.message), Whose::User);
             }
-            Via::Steer | Via::Queue | Via::FollowUp | Via::WrapUp => {
-                self.say(Arc::clone(&said.message));
+            Via::Steer | Via::Queue | Via::FollowUp => {
+                self.say(Arc::clone(&said.message), Whose::User);
             }
+            Via::Pin => self.say(Arc::clone(&said.message), Whose::Pinned),
+            Via::WrapUp | Via::OnStop => self.say(Arc::clone(&said.message), Whose::Loop),
         }
     }
 
-    fn say(&mut self, message: Arc<UserMessage>) {
+    fn say(&mut self, message: Arc<UserMessage>, whose: Whose) {
         self.answer.clear();
         self.goes_on = false;
         self.stop = None;
         if let Some(run) = &mut self.run {
             run.continued = 0;
         }
-        self.append_user(message);
+        self.append_user(message, whose);
     }
 
     /// Asks the model to go on: the answer so far stays part of the answer.
@@ -277,10 +261,10 @@ impl Context {
         if let Some(run) = &mut self.run {
             run.continued += 1;
         }
-        self.append_user(Arc::clone(message));
+        self.append_user(Arc::clone(message), Whose::Loop);
     }
 
-    fn append_user(&mut self, message: Arc<UserMessage>) {
+    fn append_user(&mut self, message: Arc<UserMessage>, whose: Whose) {
         let message = match self.preface.take() {
             Some(preface) => {
                 let parts = preface.content.iter().chain(&message.content).cloned();
@@ -290,17 +274,19 @@ impl Context {
         };
         let message = MessageRef::from(Message::User(message));
         if self.batch.iter().any(Call::is_open) {
-            self.deferred.push(message);
+            self.deferred.push((message, whose));
         } else {
-            self.push(message);
+            self.view.push(message, whose);
             self.last = Last::Said;
         }
     }
 
     fn reply(&mut self, said: &AssistantSaid) {
-        // What these say is about the conversation, not a part of it.
-        if matches!(said.purpose, Purpose::Compact | Purpose::Plan) {
-            return;
+        match said.purpose {
+            // What these say is about the conversation, not a part of it.
+            Purpose::Compact => return self.answer_effect(said),
+            Purpose::Plan => return,
+            Purpose::Turn | Purpose::WrapUp | Purpose::Continue | Purpose::Repair => {}
         }
         if let Some(run) = &mut self.run {
             match said.purpose {
@@ -311,12 +297,15 @@ impl Context {
                 | Purpose::Repair
                 | Purpose::Plan => run.model_turns += 1,
             }
+            run.acted.clear();
+            let overflows = Stop::of(said).is_overflow();
+            run.overflows = if overflows { run.overflows + 1 } else { 0 };
         }
         if let Some(usage) = said.usage {
             // What failed attempts sent is no part of the conversation.
-            self.tokens = usage.input.saturating_sub(said.wasted.input);
+            self.view.measure(usage.input.saturating_sub(said.wasted.input));
         }
-        self.stop = Some((said.stop.clone(), said.broken.clone()));
+        self.stop = Some(Stop::of(said));
         if !std::mem::take(&mut self.goes_on) {
             self.answer.clear();
         }
@@ -324,9 +313,11 @@ impl Context {
             self.break_off(said);
             return;
         }
+        self.is_fresh = true;
         self.answer.push(Arc::clone(&said.message));
         if !said.message.content.is_empty() {
-            self.push(MessageRef::from(Message::Assistant(Arc::clone(&said.message))));
+            let message = Message::Assistant(Arc::clone(&said.message));
+            self.view.push(message.into(), Whose::Model);
         }
         self.batch = said.message.tool_calls().map(Call::from).collect();
         self.calls.extend(said.message.tool_calls().map(|call| call.id.clone()));
@@ -357,7 +348,7 @@ impl Context {
             Some(Broken::Stopped) | None => "stopped here by the user",
         };
         let kept = AssistantMessage::text(format!("{text}\n\n[{why}]"));
-        self.push(MessageRef::from(Message::Assistant(Arc::new(kept))));
+        self.view.push(Message::Assistant(Arc::new(kept)).into(), Whose::Model);
         self.answer.push(Arc::clone(&said.message));
     }
 
@@ -416,8 +407,8 @@ impl Context {
                 None
             }
         });
-        let results = MessageRef::from(Message::Results(results.collect()));
-        self.push(results);
+        let results = Message::Results(results.collect());
+        self.view.push(results.into(), Whose::Tools);
         if self.is_void() {
             // The results only close the calls; the reply still is what ends the run.
             self.last = Last::Answer;
@@ -425,8 +416,8 @@ impl Context {
             self.last = Last::Results;
             self.stop = None;
         }
-        for message in std::mem::take(&mut self.deferred) {
-            self.push(message);
+        for (message, whose) in std::mem::take(&mut self.deferred) {
+            self.view.push(message, whose);
             self.last = Last::Said;
         }
     }
@@ -436,7 +427,66 @@ impl Context {
             run.limit = Some(hit.clone());
         }
         if let Some(message) = &hit.wrap_up {
-            self.say(Arc::clone(message));
+            self.say(Arc::clone(message), Whose::Loop);
+        }
+    }
+
+    /// Takes in what an effect did.
+    fn act(&mut self, acted: &Acted) {
+        self.deliver(acted.op);
+        if let Some(run) = &mut self.run {
+            run.acted.push((acted.effect.clone(), acted.phase));
+            // Whatever an effect does next, it does in view of what it was told.
+            let is_answered = |asked: &Asked| asked.effect == acted.effect && asked.said.is_some();
+            if run.asked.as_ref().is_some_and(is_answered) {
+                run.asked = None;
+            }
+        }
+        match &acted.act {
+            // It is said between turns, and is no new question: what was answered stays answered.
+            Act::Say { message } => self.append_user(Arc::clone(message), Whose::Loop),
+            Act::Rewrite(rewrite) => {
+                self.view = self.view.rewritten(rewrite);
+                self.forgive_overflow();
+            }
+            Act::Ask { .. } => {
+                if let Some(run) = &mut self.run {
+                    run.asked = Some(Asked { effect: acted.effect.clone(), said: None });
+                }
+            }
+            Act::Fail(error) => {
+                if let Some(run) = &mut self.run {
+                    run.fatal.get_or_insert_with(|| error.clone());
+                }
+            }
+            // A stop stands beside the entry that says which limit was hit.
+            Act::Note(_) | Act::Warn { .. } | Act::Stop { .. } => {}
+        }
+    }
+
+    /// Keeps what a model said on the side for the effect that asked it.
+    fn answer_effect(&mut self, reply: &AssistantSaid) {
+        if let Some(asked) = self.run.as_mut().and_then(|run| run.asked.as_mut()) {
+            let said = Said {
+                message: Arc::clone(&reply.message),
+                stop: reply.stop.clone(),
+                broken: reply.broken.clone(),
+            };
+            asked.said = Some(said);
+        }
+    }
+
+    /// After a request that was too long for the model, a shorter view makes a new one worth while.
+    fn forgive_overflow(&mut self) {
+        if self.is_overflown() {
+            self.stop = None;
+            self.last = match self.view.places().last().map(|place| place.whose) {
+                Some(Whose::Tools) => Last::Results,
+                Some(Whose::User | Whose::Pinned | Whose::Loop | Whose::Summary) | None => {
+                    Last::Said
+                }
+                Some(Whose::Model) => Last::Cut,
+            };
         }
     }
 
@@ -448,13 +498,6 @@ impl Context {
             let first = std::iter::once(data).collect();
             self.records.insert_mut(custom.name.as_str().into(), first);
         }
-    }
-
-    fn push(&mut self, message: MessageRef) {
-        if has_stored(&message) {
-            self.stored.push(self.messages.len());
-        }
-        self.messages.push_back_mut(message);
     }
 
     /// The first wake counts; a later one finds the call no longer waiting.
@@ -556,19 +599,4 @@ pub(crate) fn hash_tools(tools: &ToolBlock) -> String {
 
 fn hash(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes)[..16])
-}
-
-/// Tells whether a part is kept elsewhere.
-fn is_stored(part: &Part) -> bool {
-    matches!(part, Part::Stored(_))
-}
-
-fn has_stored(message: &Message) -> bool {
-    match message {
-        Message::User(said) => said.content.iter().any(is_stored),
-        Message::Results(results) => {
-            results.iter().any(|result| result.content.iter().any(is_stored))
-        }
-        Message::Assistant(_) => false,
-    }
 }

@@ -70,6 +70,7 @@ impl Totals {
             EntryKind::Answered(answered) => self.deliver(answered.op),
             EntryKind::Woken(woken) => self.deliver(woken.op),
             EntryKind::Canceled(canceled) => self.deliver(canceled.op),
+            EntryKind::Effect(acted) => self.deliver(acted.op),
             EntryKind::Created(_)
             | EntryKind::Assistant(_)
             | EntryKind::CallStarted(_)

@@ -59,6 +59,7 @@ kinds! {
     "tools_changed" => ToolsChanged,
     "head" => Head,
     "custom" => Custom,
+    "effect" => Effect,
 }
 
 impl Serialize for Entry {

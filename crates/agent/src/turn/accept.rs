@@ -8,7 +8,7 @@ use crate::error::AgentError;
 use crate::event::{EventBody, Phase};
 use crate::id::{EntryId, OpId, RunId};
 use crate::mailbox::{Command, Mail, Own, Reply, Seat};
-use crate::op::{CancelReason, Op, OpKind};
+use crate::op::{CancelReason, Input, Op, OpKind};
 use crate::outcome::Outcome;
 
 use super::{Halt, Turn};
@@ -87,6 +87,8 @@ impl Turn {
         let is_this = self.conversation.run().is_some_and(|run| run.prompt == Some(op.id));
         let kind = match (busy, op.kind.clone()) {
             _ if is_this => None,
+            // It waits for the next boundary, whatever a prompt would do.
+            (_, kind @ OpKind::Compact { .. }) => Some(kind),
             (Busy::Reject, _) => {
                 let _ = reply.send(Err(AgentError::AlreadyRunning));
                 return Ok(());
@@ -124,7 +126,9 @@ impl Turn {
                 let _ = reply.send(Ok(self.seat()));
                 Ok(())
             }
-            Command::Post { op, reply } if self.has_open_run() => {
+            Command::Post { op, reply }
+                if self.has_open_run() || matches!(op.kind, OpKind::Pin(_)) =>
+            {
                 self.accept_command(Command::Post { op, reply }).await
             }
             Command::Post { op, reply } => {
@@ -267,9 +271,14 @@ impl Turn {
                 EntryKind::Answered(Answered { call, text, waiting, op: id })
             }
             OpKind::Wake { call, waiting } => EntryKind::Woken(Woken { call, waiting, op: id }),
-            OpKind::Prompt(_) | OpKind::Steer(_) | OpKind::Queue(_) | OpKind::FollowUp(_) => {
-                EntryKind::Posted(op)
-            }
+            // Nothing has to be waited for.
+            OpKind::Pin(input) if !self.has_open_run() => pinned(input, id),
+            OpKind::Prompt(_)
+            | OpKind::Steer(_)
+            | OpKind::Queue(_)
+            | OpKind::FollowUp(_)
+            | OpKind::Pin(_)
+            | OpKind::Compact { .. } => EntryKind::Posted(op),
         };
         self.commit(vec![entry]).await
     }
@@ -304,6 +313,8 @@ impl Turn {
             | OpKind::Steer(_)
             | OpKind::Queue(_)
             | OpKind::FollowUp(_)
+            | OpKind::Pin(_)
+            | OpKind::Compact { .. }
             | OpKind::Cancel { .. } => return Ok(()),
         };
         match self.conversation.open_call(call).map(|call| &call.state) {
@@ -341,6 +352,11 @@ impl Turn {
             command.refuse(halt.0.clone().into());
         }
     }
+}
+
+/// Says something that is never to be forgotten.
+fn pinned(input: Input, op: Option<OpId>) -> EntryKind {
+    EntryKind::User(UserSaid { message: input.0, via: Via::Pin, op })
 }
 
 impl Seat {

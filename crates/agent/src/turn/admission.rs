@@ -63,6 +63,8 @@ pub(super) struct Round {
 
 /// Finds tools, and reads arguments for them.
 pub(super) struct Desk {
+    /// Tools that may not be called, each with the effect that says so.
+    pub(super) forbidden: HashMap<String, String>,
     pub(super) offered: ToolBlock,
     pub(super) tools: Toolbox,
 }
@@ -157,6 +159,10 @@ fn wake(call: &Call) -> Option<Waked> {
 impl Desk {
     /// Finds the tool and reads the arguments.
     fn prepare(&self, name: &str, arguments: &str) -> Result<Prepared, (CallStatus, String)> {
+        if let Some(effect) = self.forbidden.get(name) {
+            let why = format!("denied: the tool {name} is out of scope here ({effect})");
+            return Err((CallStatus::Denied, why));
+        }
         let is_offered = self.offered.specs().iter().any(|spec| spec.name == name);
         let Some(tool) = self.tools.get(name).filter(|_| is_offered) else {
             let names = self.offered.specs().iter().map(|spec| spec.name.as_str());

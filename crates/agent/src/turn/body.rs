@@ -7,7 +7,7 @@ use bowline_llm::{
     Media, Message, MessageRef, Messages, Part, Stored, StoredKind, ToolResult, UserMessage,
 };
 
-use crate::entry::EntryKind;
+use crate::entry::{Act, Acted, EntryKind};
 use crate::journal::{Blobs, JournalError};
 use crate::op::{Input, OpKind};
 
@@ -31,13 +31,21 @@ pub(super) async fn put_aside(
             if let OpKind::Prompt(input)
             | OpKind::Steer(input)
             | OpKind::Queue(input)
-            | OpKind::FollowUp(input) = &mut op.kind
+            | OpKind::FollowUp(input)
+            | OpKind::Pin(input) = &mut op.kind
                 && input.0.content.iter().any(is_large)
             {
                 let content = store(&input.0.content, blobs).await?;
                 *input = Input(Arc::new(UserMessage { content }));
             }
             EntryKind::Posted(op)
+        }
+        EntryKind::Effect(Acted { act: Act::Say { message }, effect, phase, turn, op })
+            if message.content.iter().any(is_large) =>
+        {
+            let content = store(&message.content, blobs).await?;
+            let act = Act::Say { message: Arc::new(UserMessage { content }) };
+            EntryKind::Effect(Acted { effect, phase, turn, act, op })
         }
         EntryKind::CallEnded(mut ended) if ended.content.iter().any(is_large) => {
             ended.content = store(&ended.content, blobs).await?.into();

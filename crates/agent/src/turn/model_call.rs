@@ -39,13 +39,28 @@ enum End {
 }
 
 /// What has come of a reply so far.
-#[derive(Default)]
 struct Draft {
+    // What the agent does meanwhile; what is no part of the conversation is not shown.
+    phase: Phase,
     text: String,
     // What failed attempts have cost.
     wasted: Usage,
     attempt: u32,
     deltas: u64,
+}
+
+impl Draft {
+    fn new(purpose: Purpose) -> Self {
+        let phase = match purpose {
+            Purpose::Compact => Phase::Compacting,
+            Purpose::Turn
+            | Purpose::WrapUp
+            | Purpose::Continue
+            | Purpose::Repair
+            | Purpose::Plan => Phase::Model,
+        };
+        Self { phase, text: String::new(), wasted: Usage::default(), attempt: 1, deltas: 0 }
+    }
 }
 
 impl Turn {
@@ -56,19 +71,25 @@ impl Turn {
             let said = UserSaid { message, via: Via::Continue, op: None };
             self.commit(vec![EntryKind::User(said)]).await?;
         }
-        self.fetch_bodies().await?;
+        let (model, request) = if purpose == Purpose::Compact {
+            let Some(question) = self.question().await? else { return Ok(()) };
+            question
+        } else {
+            self.fetch_bodies().await?;
+            (Arc::clone(&self.agent.model), self.request())
+        };
         let began = Instant::now();
-        self.enter(Phase::Model);
+        let mut draft = Draft::new(purpose);
+        self.enter(draft.phase);
         self.session.hub.begin_turn(&self.meta, self.session.source.now());
-        let mut draft = Draft { attempt: 1, ..Draft::default() };
         // A model that panics has failed: its turn ends like any other.
-        let end = match catch_unwind(AssertUnwindSafe(|| self.agent.model.stream(self.request()))) {
+        let end = match catch_unwind(AssertUnwindSafe(|| model.stream(request))) {
             Ok(stream) => self.listen(stream, &mut draft).await?,
             Err(panic) => End::Failed(panicked(&*panic)),
         };
         let active = began.elapsed();
         let out_of_time = matches!(end, End::OutOfTime);
-        let said = self.said(purpose, end, draft);
+        let said = self.said(purpose, model.info(), end, draft);
         self.commit_after(vec![EntryKind::Assistant(said)], Some(active)).await?;
         // A run that has hit a limit hits no other.
         let is_limited = self.conversation.run().is_some_and(|run| run.limit.is_some());
@@ -142,23 +163,26 @@ impl Turn {
                     });
                 }
                 let wasted = draft.wasted + error.usage;
-                *draft = Draft { attempt, wasted, ..Draft::default() };
-                self.enter(Phase::Model);
+                let phase = draft.phase;
+                *draft = Draft { phase, text: String::new(), wasted, attempt, deltas: 0 };
+                self.enter(phase);
                 return;
             }
             // The one who listens takes the end itself.
             StreamEvent::Done(_) => return,
         };
         // A wait for a rate limit is followed by no new start.
-        self.enter(Phase::Model);
+        self.enter(draft.phase);
+        if draft.phase == Phase::Compacting {
+            return;
+        }
         let (attempt, n) = (Some(draft.attempt), Some(draft.deltas));
         draft.deltas += 1;
         self.say(Live { attempt, n, call_id: None, body });
     }
 
     /// Makes of a model call what the log keeps of it.
-    fn said(&self, purpose: Purpose, end: End, draft: Draft) -> AssistantSaid {
-        let info = self.agent.model.info();
+    fn said(&self, purpose: Purpose, info: &ModelInfo, end: End, draft: Draft) -> AssistantSaid {
         let said = AssistantSaid {
             message: Arc::default(),
             stop: StopReason::EndTurn,

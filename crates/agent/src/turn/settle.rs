@@ -22,7 +22,8 @@ impl Turn {
         // What was steered comes first, then what was queued, each in its order.
         let steered = run.pending.iter().filter_map(|op| said(op, Via::Steer));
         let queued = run.pending.iter().filter_map(|op| said(op, Via::Queue));
-        let kinds = steered.chain(queued).collect();
+        let pinned = run.pending.iter().filter_map(|op| said(op, Via::Pin));
+        let kinds = steered.chain(queued).chain(pinned).collect();
         self.commit(kinds).await
     }
 
@@ -103,7 +104,8 @@ impl Turn {
 fn said(op: &Op, via: Via) -> Option<EntryKind> {
     let ((OpKind::Steer(input), Via::Steer)
     | (OpKind::Queue(input) | OpKind::Prompt(input), Via::Queue)
-    | (OpKind::FollowUp(input), Via::FollowUp)) = (&op.kind, via)
+    | (OpKind::FollowUp(input), Via::FollowUp)
+    | (OpKind::Pin(input), Via::Pin)) = (&op.kind, via)
     else {
         return None;
     };

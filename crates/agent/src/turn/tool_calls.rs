@@ -226,7 +226,13 @@ impl Turn {
     }
 
     fn desk(&self) -> Desk {
-        Desk { offered: self.conversation.tools().0.clone(), tools: self.agent.tools.clone() }
+        let offered = self.conversation.tools().0.clone();
+        let calls = self.conversation.open_calls().into_iter().map(|call| call.call.name.as_str());
+        let forbidden = calls.filter_map(|name| {
+            let by = self.effects.forbids(name)?;
+            Some((name.to_owned(), by.to_owned()))
+        });
+        Desk { forbidden: forbidden.collect(), offered, tools: self.tools.clone() }
     }
 
     /// Returns how many more calls may start; `None` for any number.

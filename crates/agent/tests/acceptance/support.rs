@@ -267,7 +267,10 @@ fn line(event: &Event, root: Option<AgentId>, ops: &mut Vec<OpId>) -> String {
         EventBody::Retry { attempt, reason, .. } => format!("retry({attempt}, {reason:?})"),
         EventBody::Status { phase } => format!("status({})", word(phase)),
         EventBody::Warning { message } => format!("warning({message:?})"),
-        EventBody::CacheBreak { reason } => format!("cache_break({reason})"),
+        EventBody::Effect { effect, act } => format!("effect({effect} {act})"),
+        EventBody::CompactionStart { effect, .. } => format!("compaction_start({effect})"),
+        EventBody::CompactionEnd { effect, done, .. } => format!("compaction_end({effect} {done})"),
+        EventBody::CacheBreak { reason, .. } => format!("cache_break({reason})"),
         EventBody::Custom { name, data } => format!("custom({name}, {data:?})"),
         EventBody::Gap { missed, .. } => format!("gap({missed})"),
         EventBody::RunEnd(end) => match &end.outcome {

@@ -10,11 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 
-use bowline_agent::entry::{Entry, EntryKind};
 use bowline_agent::id::SessionId;
 use bowline_agent::journal::{Blobs, JournalError};
-use bowline_agent::op::Op;
-use bowline_llm::{Part, Stored};
 
 use super::disk::{Disk, blocking};
 use super::line::hex;
@@ -97,51 +94,6 @@ pub(crate) fn copy(from: &Place, to: &Place, hash: &str) -> Result<(), JournalEr
         return Ok(());
     }
     write_whole(&path, &body, Durability::Power).map(drop)
-}
-
-/// Lists the hashes of the large bodies that an entry refers to.
-pub(crate) fn referenced(entry: &Entry) -> Vec<&str> {
-    match &entry.kind {
-        EntryKind::User(said) => in_parts(&said.message.content).collect(),
-        EntryKind::Posted(op) => in_op(op).collect(),
-        EntryKind::CallEnded(ended) => {
-            in_parts(&ended.content).chain(ended.full.iter().map(hash_in)).collect()
-        }
-        EntryKind::LimitHit(hit) => {
-            hit.wrap_up.iter().flat_map(|message| in_parts(&message.content)).collect()
-        }
-        EntryKind::Created(_)
-        | EntryKind::RunStarted(_)
-        | EntryKind::Assistant(_)
-        | EntryKind::CallStarted(_)
-        | EntryKind::CallWaiting(_)
-        | EntryKind::Decided(_)
-        | EntryKind::Answered(_)
-        | EntryKind::Woken(_)
-        | EntryKind::ExternalUsage(_)
-        | EntryKind::Canceled(_)
-        | EntryKind::RunEnded(_)
-        | EntryKind::SystemChanged(_)
-        | EntryKind::ToolsChanged(_)
-        | EntryKind::Head(_)
-        | EntryKind::Custom(_)
-        | EntryKind::Unknown { .. } => Vec::new(),
-    }
-}
-
-fn in_op(op: &Op) -> impl Iterator<Item = &str> {
-    op.kind.input().into_iter().flat_map(|input| in_parts(&input.0.content))
-}
-
-fn in_parts(parts: &[Part]) -> impl Iterator<Item = &str> {
-    parts.iter().filter_map(|part| match part {
-        Part::Stored(stored) => Some(hash_in(stored)),
-        Part::Text(_) | Part::Image(_) | Part::Document(_) => None,
-    })
-}
-
-fn hash_in(stored: &Stored) -> &str {
-    &stored.hash
 }
 
 fn hash_of(body: &[u8]) -> String {

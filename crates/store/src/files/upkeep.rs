@@ -6,7 +6,6 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-use bowline_agent::entry::Entry;
 use bowline_agent::id::SessionId;
 use bowline_agent::journal::{JournalError, Pos};
 
@@ -77,11 +76,6 @@ impl Files {
     /// As [`Blobs::get`](bowline_agent::journal::Blobs::get).
     pub fn blob(&self, id: SessionId, hash: &str) -> Result<Vec<u8>, JournalError> {
         blobs::get(&self.place(id)?, hash)
-    }
-
-    /// Lists the hashes of the large bodies that an entry refers to.
-    pub fn referenced_blobs(entry: &Entry) -> Vec<&str> {
-        blobs::referenced(entry)
     }
 
     /// Brings large bodies from one session to another, which may not have its first commit yet:

@@ -70,8 +70,9 @@ impl Files {
         while let Some(commit) = commits.next() {
             match commit {
                 Ok(Commit { entries, .. }) => {
-                    hashes
-                        .extend(entries.iter().flat_map(blobs::referenced).map(ToOwned::to_owned));
+                    hashes.extend(
+                        entries.iter().flat_map(|entry| entry.kind.bodies()).map(ToOwned::to_owned),
+                    );
                 }
                 Err(JournalError::Corrupt { what, .. }) => {
                     let line = commits.mark().lines + 1;

@@ -106,7 +106,7 @@ async fn a_fork_gets_the_bodies_it_refers_to() {
     let log = fixture.open().await.unwrap();
     let hash = log.blobs().put(b"body").await.unwrap();
     let copied = referring(fixture.id.root(), &hash);
-    let hashes = bowline_store::Files::referenced_blobs(&copied);
+    let hashes = copied.kind.bodies();
     assert_eq!(hashes, [hash.as_str()]);
     let fork = bowline_store::conformance::session();
     let forked = fixture.files.create(fork);
