@@ -22,6 +22,7 @@ use crate::tool::{Records, Waked};
 use context::Context;
 pub(crate) use context::{hash_text, hash_tools};
 pub use totals::Totals;
+pub(crate) use view::size_of_parts;
 pub use view::{Place, Places, View, Whose};
 
 /// The fold of one agent's log: the view that a model gets, what is open, and what it has cost.

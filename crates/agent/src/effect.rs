@@ -25,7 +25,10 @@
 //! });
 //! ```
 
+mod compact;
 mod function;
+mod notes;
+mod turns;
 
 use std::any::Any;
 use std::fmt;
@@ -45,6 +48,7 @@ use crate::ledger::Spent;
 use crate::tool::Toolbox;
 
 pub use crate::entry::{Act, Phase};
+pub use compact::{Choice, Compact, OnFailure};
 pub use function::{FunctionEffect, effect_fn};
 
 /// Changes a conversation at a step.
@@ -235,14 +239,7 @@ impl Step {
     /// share is nothing.
     pub fn limit(&self, share: f64) -> Option<u64> {
         let window = self.window.filter(|window| *window > 0)?;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "a share of a count of tokens"
-        )]
-        let limit = (window as f64 * share).floor() as u64;
-        (share > 0.0 && limit > 0).then_some(limit)
+        Some(share_of(window, share)).filter(|limit| *limit > 0)
     }
 
     /// Tells whether the next request takes at least a share of the window.
@@ -254,6 +251,18 @@ impl Step {
     pub fn is_final(&self) -> bool {
         self.last == Last::Answer
     }
+}
+
+/// Returns a share of so many tokens.
+fn share_of(tokens: u64, share: f64) -> u64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a share of a count of tokens"
+    )]
+    let part = (tokens as f64 * share).floor() as u64;
+    part
 }
 
 /// What an effect keeps in mind, whatever it is.

@@ -44,8 +44,8 @@ struct Agent {
     // Calls of the batch that have started.
     started: HashSet<CallId>,
     queued: Vec<OpId>,
-    // The effect that asks a model on the side, and whether that has answered.
-    asking: Option<(String, bool)>,
+    // The effect that asks a model on the side.
+    asking: Option<String>,
     copies: u64,
 }
 
@@ -258,8 +258,7 @@ impl Agent {
             EntryKind::Assistant(said) => {
                 self.turn += 1;
                 self.in_turn = false;
-                if let (Purpose::Compact, Some((_, answered))) = (said.purpose, &mut self.asking) {
-                    *answered = true;
+                if said.purpose == Purpose::Compact {
                     return before;
                 }
                 if said.broken.is_none() {
@@ -272,15 +271,13 @@ impl Agent {
                 before.starts_again = !self.started.insert(started.call.clone());
             }
             EntryKind::Effect(acted) => {
-                let is_it = |(by, answered): &(String, bool)| *answered && *by == acted.effect;
-                if self.asking.as_ref().is_some_and(is_it) {
-                    before.asked = self.asking.take().map(|(by, _)| by);
-                }
+                self.queued.retain(|queued| Some(*queued) != acted.op);
+                before.asked = self.asking.take_if(|by| *by == acted.effect);
                 if matches!(acted.act, Act::Ask { .. }) {
-                    self.asking = Some((acted.effect.clone(), false));
+                    self.asking = Some(acted.effect.clone());
                 }
             }
-            EntryKind::RunEnded(_) => before.asked = self.asking.take().map(|(by, _)| by),
+            EntryKind::RunEnded(_) => before.asked = self.asking.take(),
             EntryKind::Posted(op) => self.queued.push(op.id),
             EntryKind::User(UserSaid { op: Some(op), .. }) => {
                 before.was_queued = self.queued.contains(op);
@@ -455,6 +452,9 @@ impl Sheet<'_> {
 
     /// Tells what an effect did, and what follows from it.
     fn acted(&mut self, acted: &Acted, is_answered: bool) {
+        if let Some(id) = acted.op {
+            self.push(None, EventBody::Delivered { id });
+        }
         let (effect, act) = (acted.effect.clone(), acted.act.as_str());
         self.push(None, EventBody::Effect { effect: effect.clone(), act });
         let summarised = match &acted.act {

@@ -436,11 +436,8 @@ impl Context {
         self.deliver(acted.op);
         if let Some(run) = &mut self.run {
             run.acted.push((acted.effect.clone(), acted.phase));
-            // Whatever an effect does next, it does in view of what it was told.
-            let is_answered = |asked: &Asked| asked.effect == acted.effect && asked.said.is_some();
-            if run.asked.as_ref().is_some_and(is_answered) {
-                run.asked = None;
-            }
+            // Whatever an effect does next settles what it had asked.
+            run.asked = run.asked.take().filter(|asked| asked.effect != acted.effect);
         }
         match &acted.act {
             // It is said between turns, and is no new question: what was answered stays answered.

@@ -78,6 +78,11 @@ impl View {
         self.estimate_of(self.total())
     }
 
+    /// Returns the tokens of the next request if it had so many fewer, by the same estimate.
+    pub fn estimate_without(&self, tokens: u64) -> u64 {
+        self.estimate_of(self.total().saturating_sub(tokens))
+    }
+
     /// Returns the view as it would be with a change.
     #[must_use]
     pub fn rewritten(&self, rewrite: &Rewrite) -> Self {

@@ -329,11 +329,20 @@ impl Turn {
     }
 
     /// Makes entries of what an effect does.
-    fn kinds(&self, name: &str, phase: Phase, acts: Vec<Act>, op: Option<OpId>) -> Vec<EntryKind> {
+    fn kinds(
+        &self,
+        name: &str,
+        phase: Phase,
+        acts: Vec<Act>,
+        mut op: Option<OpId>,
+    ) -> Vec<EntryKind> {
         let mut kinds = Vec::with_capacity(acts.len());
         let mut stops = self.conversation.run().is_some_and(OpenRun::is_ending);
         let mut view = self.conversation.view().clone();
-        for act in acts {
+        // Whatever else is done settles a question, so that the question comes last.
+        let (asks, others): (Vec<Act>, Vec<Act>) =
+            acts.into_iter().partition(|act| matches!(act, Act::Ask { .. }));
+        for act in others.into_iter().chain(asks) {
             let act = match act {
                 Act::Rewrite(rewrite) => {
                     let before = view.estimate();
@@ -346,7 +355,7 @@ impl Turn {
                 Act::Stop { limit } if !std::mem::replace(&mut stops, true) => Some(*limit),
                 _ => None,
             };
-            kinds.push(self.acted(name, phase, act, op));
+            kinds.push(self.acted(name, phase, act, op.take()));
             kinds.extend(limit.map(|limit| self.limit_hit(limit)));
         }
         kinds

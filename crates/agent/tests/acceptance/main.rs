@@ -12,6 +12,7 @@ mod answers;
 mod busy;
 mod canceling;
 mod children;
+mod compaction;
 mod crashes;
 mod final_text;
 mod gates;

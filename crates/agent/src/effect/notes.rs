@@ -1,0 +1,241 @@
+//! Notes on a conversation: what a model is asked for to shorten it, and what the next one gets.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bowline_llm::{AssistantPart, Message, MessageRef, Part, UserMessage, text_of};
+
+use crate::conversation::{View, Whose};
+use crate::entry::{Act, Acted, Entry, EntryKind, Rewrite, Summary};
+use crate::tool::Toolbox;
+
+use super::turns::{middle_out, results};
+
+/// What the model is told that writes the notes.
+const SYSTEM: &str = "\
+You keep the working notes of an agent whose conversation has become too long. The agent goes on with \
+nothing but your notes, the user's own messages and the latest turns, so what you leave out is lost. \
+Write the notes and nothing else: do not answer the user, do not go on with the work.
+
+Use these headings, and leave out those under which there is nothing to say:
+## Goal
+## Constraints and preferences
+## Done
+## In progress
+## Errors and obstacles
+## Decisions
+## Next steps
+## Facts
+Under Facts goes what must stay exact: paths, names, commands that worked, numbers, identifiers, error \
+messages still to be dealt with.";
+
+/// How many characters of a result the model gets to see that writes the notes.
+const RESULT: usize = 2_000;
+
+/// How many characters of the arguments of a call it gets to see.
+const ARGUMENTS: usize = 500;
+
+/// How many files are listed at most.
+const FILES: usize = 100;
+
+/// The latest summary of a conversation: a fold of its log.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Previous(Option<Summary>);
+
+impl Previous {
+    pub(super) fn fold(&mut self, entry: &Entry) {
+        if let EntryKind::Effect(Acted { act: Act::Rewrite(rewrite), .. }) = &entry.kind
+            && let Rewrite { summary: Some(summary), .. } = rewrite
+        {
+            self.0 = Some(summary.clone());
+        }
+    }
+
+    fn text(&self) -> Option<&str> {
+        self.0.as_ref().map(|summary| summary.text.as_str())
+    }
+}
+
+/// The part of a conversation that notes are to stand for: its first messages, but for some.
+pub(super) struct Passage<'a> {
+    pub(super) view: &'a View,
+    pub(super) up_to: usize,
+    pub(super) kept: &'a [usize],
+}
+
+/// What is asked of the model that writes the notes.
+pub(super) struct Order<'a> {
+    /// How many words they may have.
+    pub(super) words: u64,
+    /// How many characters of the conversation it can read.
+    pub(super) room: usize,
+    /// What they should not leave out.
+    pub(super) focus: Option<&'a str>,
+}
+
+/// Returns the system text for the model that writes notes.
+pub(super) fn system() -> Arc<str> {
+    SYSTEM.into()
+}
+
+impl Passage<'_> {
+    /// Returns what the model is asked that writes the notes.
+    pub(super) fn prompt(&self, previous: &Previous, order: &Order<'_>) -> Arc<UserMessage> {
+        let mut prompt = String::new();
+        if let Some(text) = previous.text() {
+            let _ = write!(
+                prompt,
+                "These are the notes so far. Bring them up to date with what follows: keep what \
+                 still counts, change what has changed, drop what is settled.\n\n\
+                 <notes>\n{text}\n</notes>\n\n"
+            );
+        }
+        let _ = write!(
+            prompt,
+            "This is the conversation that the notes are to stand for.\n\n\
+             <conversation>\n{}</conversation>\n\n",
+            self.transcript(order.room)
+        );
+        if let Some(focus) = order.focus.filter(|focus| !focus.trim().is_empty()) {
+            let _ = write!(prompt, "The user asks that the notes keep this: {focus}\n\n");
+        }
+        let _ = write!(prompt, "Write the notes now, in at most {} words.", order.words);
+        Arc::new(UserMessage::text(prompt))
+    }
+
+    /// Writes the passage as text; if it is too long, the older half of what does not fit is left
+    /// out from behind the beginning on.
+    fn transcript(&self, room: usize) -> String {
+        let places = self.view.places().iter();
+        let messages = self.view.messages().iter().zip(places).take(self.up_to);
+        let lines: Vec<String> = messages
+            .filter(|(_, place)| place.whose != Whose::Summary)
+            .map(|(message, place)| line(message, place.whose))
+            .collect();
+        let length: usize = lines.iter().map(String::len).sum();
+        if length <= room {
+            return lines.concat();
+        }
+        // The beginning says what it is about, the end where it stands.
+        let first = room / 4;
+        let (mut head, mut head_length) = (0, 0);
+        while head < lines.len() && head_length + lines[head].len() <= first {
+            head_length += lines[head].len();
+            head += 1;
+        }
+        let (mut tail, mut tail_length) = (lines.len(), 0);
+        while tail > head && head_length + tail_length + lines[tail - 1].len() <= room {
+            tail -= 1;
+            tail_length += lines[tail].len();
+        }
+        let left_out = tail - head;
+        let gap = format!("[{left_out} messages are left out here]\n");
+        [&lines[..head].concat(), &gap, &lines[tail..].concat()].map(String::as_str).concat()
+    }
+
+    /// Makes the summary of what a model wrote. Files are listed as the calls say that went well,
+    /// whatever the notes say of them.
+    pub(super) fn summary(
+        &self,
+        text: &str,
+        previous: &Previous,
+        tools: &Toolbox,
+        pinned: &[String],
+    ) -> Summary {
+        let (read, modified) = self.files(previous, tools);
+        let mut message = format!(
+            "The conversation up to here was shortened. What the user said that still counts stands \
+             above as it was said; these are your notes on the rest:\n\n<notes>\n{text}\n</notes>\n"
+        );
+        let lists = [("files-read", &read), ("files-modified", &modified)];
+        for (name, files) in lists.into_iter().filter(|(_, files)| !files.is_empty()) {
+            let _ = write!(message, "\n<{name}>\n{}\n</{name}>\n", files.join("\n"));
+        }
+        if !pinned.is_empty() {
+            let _ = write!(message, "\n<facts>\n{}\n</facts>\n", pinned.join("\n"));
+        }
+        message.push_str("\nGo on from there. Do not do again what is done.");
+        Summary {
+            up_to: self.up_to,
+            kept: self.kept.to_vec(),
+            message: Arc::new(UserMessage::text(message)),
+            text: text.to_owned(),
+            read,
+            modified,
+        }
+    }
+
+    /// Lists the files that were read and changed up to the end of the passage.
+    fn files(&self, previous: &Previous, tools: &Toolbox) -> (Vec<String>, Vec<String>) {
+        let before = previous.0.as_ref();
+        let mut read: Vec<String> = before.map(|old| old.read.clone()).unwrap_or_default();
+        let mut modified: Vec<String> = before.map(|old| old.modified.clone()).unwrap_or_default();
+        let observed = results(self.view, self.up_to);
+        for call in observed.iter().filter(|one| !one.result.is_error).filter_map(|one| one.call) {
+            let Some(tool) = tools.get(&call.name) else { continue };
+            let prepared = catch_unwind(AssertUnwindSafe(|| tool.prepare(&call.arguments)));
+            let Ok(Ok(prepared)) = prepared else { continue };
+            note(&mut read, prepared.access.reads.paths());
+            note(&mut modified, prepared.access.writes.paths());
+        }
+        read.retain(|path| !modified.contains(path));
+        // A folder that was searched says less than the files in it.
+        let files: BTreeSet<PathBuf> = read.iter().chain(&modified).map(PathBuf::from).collect();
+        let is_folder =
+            |path: &PathBuf| files.iter().any(|file| file != path && file.starts_with(path));
+        read.retain(|path| !is_folder(&PathBuf::from(path)));
+        for list in [&mut read, &mut modified] {
+            list.drain(..list.len().saturating_sub(FILES));
+        }
+        (read, modified)
+    }
+}
+
+/// Adds paths to a list, as the latest of it.
+fn note(list: &mut Vec<String>, paths: &[PathBuf]) {
+    for path in paths.iter().map(|path| path.display().to_string()) {
+        list.retain(|known| *known != path);
+        list.push(path);
+    }
+}
+
+/// Writes a message as lines of a transcript.
+fn line(message: &MessageRef, whose: Whose) -> String {
+    match &**message {
+        Message::User(said) => {
+            let who = if whose == Whose::Loop { "loop" } else { "user" };
+            format!("[{who}] {}\n", parts(&said.content, usize::MAX))
+        }
+        Message::Assistant(said) => said.content.iter().filter_map(assistant_line).collect(),
+        Message::Results(results) => results
+            .iter()
+            .map(|result| {
+                let failed = if result.is_error { ", failed" } else { "" };
+                let content = parts(&result.content, RESULT);
+                format!("[result of {}{failed}] {content}\n", result.name)
+            })
+            .collect(),
+    }
+}
+
+fn assistant_line(part: &AssistantPart) -> Option<String> {
+    match part {
+        AssistantPart::Text(text) => Some(format!("[assistant] {text}\n")),
+        AssistantPart::ToolCall(call) => {
+            Some(format!("[call] {}({})\n", call.name, middle_out(&call.arguments, ARGUMENTS)))
+        }
+        AssistantPart::Reasoning(_) | AssistantPart::Opaque(_) => None,
+    }
+}
+
+fn parts(parts: &[Part], limit: usize) -> String {
+    let mut text = text_of(parts);
+    let others = parts.iter().filter(|part| part.as_text().is_none()).count();
+    if others > 0 {
+        let _ = write!(text, "[{others} images or documents]");
+    }
+    middle_out(&text, limit)
+}
