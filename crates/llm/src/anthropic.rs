@@ -22,7 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::http::{Endpoint, Transport};
-use crate::wire::{self, Connection, ids, json};
+use crate::wire::{self, Connection, ids, json, shape};
 use crate::{Message, ModelError, ModelInfo, Request, Secret, ToolSpec, WireId};
 
 mod answer;
@@ -95,6 +95,8 @@ pub struct Dialect {
     pub binds_thinking: bool,
     /// Whether requests carry `cache_control` marks; some servers refuse fields they do not know.
     pub marks_cache: bool,
+    /// Whether an answer can be held to a JSON Schema, with tools too, as of the models since 4.5.
+    pub shapes: bool,
 }
 
 impl Config {
@@ -118,8 +120,13 @@ impl Config {
 impl Dialect {
     /// Returns what is known of a model by its name.
     pub fn of(model: &str) -> Self {
-        let binds_thinking = thinking::version(model) >= Some((5, 1));
-        Self { thinking: Thinking::of(model), binds_thinking, marks_cache: true }
+        let version = thinking::version(model);
+        Self {
+            thinking: Thinking::of(model),
+            binds_thinking: version >= Some((5, 1)),
+            marks_cache: true,
+            shapes: version >= Some((4, 5)),
+        }
     }
 }
 
@@ -213,6 +220,9 @@ impl wire::Codec for Codec {
             is_bound: self.dialect.binds_thinking,
         };
         self.dialect.thinking.write(&mut body, ask);
+        let schema = request.output_schema.as_ref();
+        let schema = schema.filter(|schema| self.dialect.shapes && shape::ANTHROPIC.has(schema));
+        encode::write_output(&mut body, self.dialect.thinking.word(request.effort), schema);
         if !request.tools.specs().is_empty() {
             body.extend_from_slice(b",\"tools\":");
             let tools = request.tools.encoded(wire, |tools| self.encode_tools(tools));

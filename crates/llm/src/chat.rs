@@ -18,7 +18,7 @@ mod reasoning;
 mod text_calls;
 
 pub use decode::Decoder;
-pub use dialect::{CallIds, Dialect, Efforts, MaxTokens, Replay, SystemRole};
+pub use dialect::{CallIds, Dialect, Efforts, MaxTokens, Replay, Shapes, SystemRole};
 
 /// A model behind a Chat Completions server.
 ///
@@ -101,6 +101,7 @@ pub struct Codec {
     max_output_tokens: Option<u64>,
     dialect: Dialect,
     call_ids: CallIds,
+    shapes: Shapes,
     stream: bool,
 }
 
@@ -116,6 +117,7 @@ impl Codec {
                 true => CallIds::NineAlphanumerics,
                 false => dialect.call_ids,
             },
+            shapes: dialect.shapes.of_model(&info.model),
             dialect,
             stream,
         }
@@ -188,6 +190,10 @@ impl wire::Codec for Codec {
         }
         if self.dialect.marks_claude && self.model.starts_with("anthropic/") {
             body.extend_from_slice(b",\"cache_control\":{\"type\":\"ephemeral\"}");
+        }
+        if let Some(schema) = &request.output_schema {
+            let shapes = self.shapes.with_tools(!request.tools.specs().is_empty());
+            encode::write_shape(&mut body, shapes, schema);
         }
         if !request.tools.specs().is_empty() {
             body.extend_from_slice(b",\"tools\":");

@@ -181,7 +181,9 @@ impl wire::Codec for Codec {
         }
         let limit = request.max_output_tokens.or(self.max_output_tokens);
         let thinking = self.family.thinking(request.effort, limit);
-        encode::write_generation(&mut body, limit, thinking);
+        let shapes = self.family.shapes(!request.tools.specs().is_empty());
+        let schema = request.output_schema.as_ref().filter(|_| shapes);
+        encode::write_generation(&mut body, limit, schema, thinking);
         body.extend_from_slice(b"\"contents\":[");
         let contents: Vec<(&str, Bytes)> = request
             .messages

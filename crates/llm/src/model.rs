@@ -79,6 +79,9 @@ pub struct Request {
     pub effort: Option<Effort>,
     /// At most so many tokens of answer; `None` takes the model's own limit.
     pub max_output_tokens: Option<u64>,
+    /// The JSON Schema that the answer must fit. A wire asks for it where that is known to work, and
+    /// says nothing elsewhere: the model must be told too, and the answer be checked.
+    pub output_schema: Option<RawJson>,
     /// What a provider may use to find its cache of the prefix again: the same for all requests of
     /// one agent.
     pub cache_key: Option<Arc<str>>,

@@ -11,10 +11,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 
-use crate::chat::SystemRole;
+use crate::chat::{Shapes, SystemRole};
 use crate::http::{Endpoint, Transport};
+use crate::wire::shape::Named;
 use crate::wire::{self, Connection, ids, json};
-use crate::{Message, ModelError, ModelInfo, Request, Secret, ToolSpec, WireId};
+use crate::{Message, ModelError, ModelInfo, RawJson, Request, Secret, ToolSpec, WireId};
 
 mod answer;
 mod decode;
@@ -87,6 +88,8 @@ pub struct Dialect {
     /// Whether a message of the assistant needs an id even if it came from another provider. Strict
     /// servers do; OpenAI does not, and refuses an id that occurs twice.
     pub needs_message_ids: bool,
+    /// How far an answer can be held to a JSON Schema.
+    pub shapes: Shapes,
 }
 
 impl Config {
@@ -121,6 +124,7 @@ impl Dialect {
             takes_cache_key: false,
             results_hold_media: false,
             needs_message_ids: true,
+            shapes: Shapes::Never,
         };
         match host.as_str() {
             "api.openai.com" => Self::openai(),
@@ -129,6 +133,7 @@ impl Dialect {
                 system_role: Some(SystemRole::System),
                 encrypts_reasoning: Some(true),
                 takes_cache_key: true,
+                shapes: Shapes::Strict,
                 ..common
             },
             "openrouter.ai" => {
@@ -150,6 +155,7 @@ impl Dialect {
             takes_cache_key: true,
             results_hold_media: true,
             needs_message_ids: false,
+            shapes: Shapes::Any,
         }
     }
 }
@@ -179,6 +185,7 @@ pub struct Codec {
     max_output_tokens: Option<u64>,
     dialect: Dialect,
     stream: bool,
+    shapes: Shapes,
     /// Whether encrypted reasoning is asked for.
     encrypts_reasoning: bool,
     /// Whether the model may be shown reasoning.
@@ -194,6 +201,7 @@ impl Codec {
             model: info.model.clone(),
             max_output_tokens: info.max_output_tokens,
             stream,
+            shapes: dialect.shapes.of_model(&info.model),
             encrypts_reasoning: dialect.encrypts_reasoning.unwrap_or(by_name),
             // OpenAI refuses a request that shows reasoning to a model that has none.
             takes_reasoning: dialect.encrypts_reasoning.is_some() || by_name,
@@ -255,6 +263,14 @@ impl Codec {
             body.extend_from_slice(b",\"prompt_cache_key\":");
             json::write(body, &**key);
         }
+        let shapes = self.shapes.with_tools(!request.tools.specs().is_empty());
+        let named = request.output_schema.as_ref().and_then(|schema| shapes.named(schema));
+        if let Some(named) = named {
+            body.extend_from_slice(b",\"text\":{\"format\":");
+            let Named { name, schema, strict } = named;
+            json::write(body, &WireFormat { r#type: "json_schema", name, schema, strict });
+            body.push(b'}');
+        }
     }
 }
 
@@ -294,6 +310,14 @@ impl wire::Codec for Codec {
     fn is_streaming(&self) -> bool {
         self.stream
     }
+}
+
+#[derive(Serialize)]
+struct WireFormat<'a> {
+    r#type: &'static str,
+    name: &'static str,
+    schema: &'a RawJson,
+    strict: bool,
 }
 
 #[derive(Serialize)]

@@ -2,8 +2,8 @@
 //!
 //! A wire is a [`Codec`], which writes requests, and its [`Decode`], which reads one reply. Both
 //! take bytes and give bytes or events and know nothing of sockets; [`Client`] is the one place
-//! that sends, reads, waits and gives up. What several wires write alike lies below in `ids`, `json`
-//! and `media`.
+//! that sends, reads, waits and gives up. What several wires write alike lies below in `ids`, `json`,
+//! `media` and `shape`.
 
 use crate::{ModelError, Request, Response, StreamEvent, ToolBlock, sse};
 
@@ -11,6 +11,7 @@ mod client;
 pub(crate) mod ids;
 pub(crate) mod json;
 pub(crate) mod media;
+pub(crate) mod shape;
 
 pub use client::Client;
 pub(crate) use client::Connection;

@@ -10,8 +10,8 @@ use super::Codec;
 use crate::wire::json::{arguments, write};
 use crate::wire::{ids, media};
 use crate::{
-    AssistantMessage, AssistantPart, Media, Message, Opaque, Part, Reasoning, ToolCall, ToolResult,
-    ToolSpec,
+    AssistantMessage, AssistantPart, Media, Message, Opaque, Part, RawJson, Reasoning, ToolCall,
+    ToolResult, ToolSpec,
 };
 
 /// The longest id and name that are sent as they are.
@@ -59,11 +59,35 @@ pub(super) fn tools(specs: &[ToolSpec]) -> Bytes {
     out.into()
 }
 
+/// Appends `output_config`, if there is anything to say in it.
+pub(super) fn write_output(out: &mut Vec<u8>, effort: Option<&str>, schema: Option<&RawJson>) {
+    if effort.is_none() && schema.is_none() {
+        return;
+    }
+    let format = schema.map(|schema| Format { r#type: "json_schema", schema });
+    out.extend_from_slice(b",\"output_config\":");
+    write(out, &OutputConfig { effort, format });
+}
+
+#[derive(Serialize)]
+struct OutputConfig<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<Format<'a>>,
+}
+
+#[derive(Serialize)]
+struct Format<'a> {
+    r#type: &'static str,
+    schema: &'a RawJson,
+}
+
 #[derive(Serialize)]
 struct Tool<'a> {
     name: Cow<'a, str>,
     description: &'a str,
-    input_schema: &'a crate::RawJson,
+    input_schema: &'a RawJson,
 }
 
 /// A block of content.

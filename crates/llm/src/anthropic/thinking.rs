@@ -49,11 +49,23 @@ impl Thinking {
         }
     }
 
-    /// Appends the fields that ask for an effort.
+    /// Returns the word for an effort, if the model is told by one.
     ///
-    /// The least effort is not to ask for thinking at all. The greatest is `max`, which all models
-    /// with adaptive thinking know, while `xhigh` came later. A budget is a part of the whole, since
-    /// it must be less.
+    /// The greatest is `max`, which all models with adaptive thinking know, while `xhigh` came later.
+    pub(super) fn word(self, effort: Option<Effort>) -> Option<&'static str> {
+        match (self, effort?) {
+            (Self::Budget | Self::Never, _) => None,
+            (Self::Adaptive, Effort::Minimal | Effort::Low) => Some("low"),
+            (Self::Adaptive, Effort::Medium) => Some("medium"),
+            (Self::Adaptive, Effort::High) => Some("high"),
+            (Self::Adaptive, Effort::Xhigh) => Some("max"),
+        }
+    }
+
+    /// Appends the field that asks for thinking.
+    ///
+    /// The least effort is not to ask for thinking at all. A budget is a part of the whole, since it
+    /// must be less.
     pub(super) fn write(self, out: &mut Vec<u8>, ask: Ask) {
         let Ask { effort, max_tokens, takes_budget, is_bound } = ask;
         match (self, effort) {
@@ -68,16 +80,6 @@ impl Thinking {
                     out.extend_from_slice(adaptive.as_bytes());
                     out.push(b'}');
                 }
-                let level = match effort {
-                    Some(Effort::Minimal | Effort::Low) => "low",
-                    Some(Effort::Medium) => "medium",
-                    Some(Effort::High) => "high",
-                    Some(Effort::Xhigh) => "max",
-                    None => return,
-                };
-                out.extend_from_slice(b",\"output_config\":{\"effort\":");
-                json::write(out, level);
-                out.push(b'}');
             }
             (Self::Budget, Some(effort)) => {
                 let share = match effort {

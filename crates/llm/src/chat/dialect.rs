@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Effort;
 use crate::http::Endpoint;
+use crate::wire::shape::Named;
+use crate::{Effort, RawJson};
 
 /// What servers of this wire do differently.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub struct Dialect {
     pub replay: Replay,
     /// Which ids of calls the server takes.
     pub call_ids: CallIds,
+    /// How far an answer can be held to a JSON Schema.
+    pub shapes: Shapes,
     /// Whether calls that a model wrote as text are read: where a server may not know how its model
     /// calls.
     pub reads_calls_in_text: bool,
@@ -105,6 +108,25 @@ pub enum CallIds {
     NineAlphanumerics,
 }
 
+/// How far a server can hold an answer to a JSON Schema.
+///
+/// Many that can do so with a grammar that lets no call of a tool pass either, or refuse to be asked
+/// for both; so they are asked only where no tools are offered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Shapes {
+    /// Not at all, as far as is known, or not with all its models.
+    #[default]
+    Never,
+    /// To be some object, if no tools are offered.
+    ObjectAlone,
+    /// To a schema, if no tools are offered.
+    Alone,
+    /// To a schema that can be kept to strictly, with tools too.
+    Strict,
+    /// To any schema, with tools too.
+    Any,
+}
+
 /// What all understand; nothing is known of how its models call.
 const COMMON: Dialect = Dialect {
     system_role: SystemRole::System,
@@ -115,6 +137,7 @@ const COMMON: Dialect = Dialect {
     efforts: Efforts::All,
     replay: Replay::Never,
     call_ids: CallIds::Any,
+    shapes: Shapes::Never,
     reads_calls_in_text: true,
 };
 
@@ -125,6 +148,7 @@ const OPENAI: Dialect = Dialect {
     max_tokens: MaxTokens::MaxCompletionTokens,
     takes_cache_key: true,
     call_ids: CallIds::AtMost40,
+    shapes: Shapes::Any,
     ..HOSTED
 };
 
@@ -148,19 +172,24 @@ const ROWS: &[Row] = &[
         name: "xai",
         hosts: &["api.x.ai"],
         // Without the reasoning its cache finds nothing again.
-        dialect: Dialect { efforts: Efforts::FromLow, replay: Replay::Given, ..HOSTED },
+        dialect: Dialect {
+            efforts: Efforts::FromLow,
+            replay: Replay::Given,
+            shapes: Shapes::Strict,
+            ..HOSTED
+        },
     },
     Row {
         name: "groq",
         hosts: &["api.groq.com"],
-        // It refuses `reasoning_content`.
+        // It refuses `reasoning_content`, and to stream what has a shape.
         dialect: Dialect { efforts: Efforts::LowToHigh, ..HOSTED },
     },
     Row {
         name: "deepseek",
         hosts: &["api.deepseek.com"],
         // It refuses a call without the reasoning that led to it.
-        dialect: Dialect { replay: Replay::Demanded, ..HOSTED },
+        dialect: Dialect { replay: Replay::Demanded, shapes: Shapes::ObjectAlone, ..HOSTED },
     },
     Row {
         name: "mistral",
@@ -171,6 +200,7 @@ const ROWS: &[Row] = &[
             takes_cache_key: true,
             efforts: Efforts::NoneOrHigh,
             call_ids: CallIds::NineAlphanumerics,
+            shapes: Shapes::Alone,
             ..HOSTED
         },
     },
@@ -182,9 +212,9 @@ const ROWS: &[Row] = &[
     Row {
         name: "fireworks",
         hosts: &["api.fireworks.ai"],
-        dialect: Dialect { efforts: Efforts::LowToHigh, ..HOSTED },
+        dialect: Dialect { efforts: Efforts::LowToHigh, shapes: Shapes::Alone, ..HOSTED },
     },
-    Row { name: "ollama", hosts: &[], dialect: COMMON },
+    Row { name: "ollama", hosts: &[], dialect: Dialect { shapes: Shapes::Alone, ..COMMON } },
     // Their templates read `reasoning_content` of earlier messages.
     Row { name: "llamacpp", hosts: &[], dialect: Dialect { replay: Replay::Given, ..OPEN } },
     Row { name: "lmstudio", hosts: &[], dialect: Dialect { replay: Replay::Given, ..OPEN } },
@@ -192,7 +222,7 @@ const ROWS: &[Row] = &[
 ];
 
 /// A server of open models, whose templates know three efforts.
-const OPEN: Dialect = Dialect { efforts: Efforts::LowToHigh, ..COMMON };
+const OPEN: Dialect = Dialect { efforts: Efforts::LowToHigh, shapes: Shapes::Alone, ..COMMON };
 
 impl Dialect {
     /// Returns what is known of the server at `base_url`; what all understand if nothing is.
@@ -234,6 +264,43 @@ impl Efforts {
     }
 }
 
+impl Shapes {
+    /// Returns what of it a model can: those that are older than it can less.
+    pub(crate) fn of_model(self, model: &str) -> Self {
+        let is_older = match self {
+            Self::Any => {
+                let starts = ["gpt-3", "gpt-4-", "chatgpt-", "o1-mini", "o1-preview"];
+                ["gpt-4", "gpt-4o-2024-05-13"].contains(&model)
+                    || starts.iter().any(|start| model.starts_with(start))
+            }
+            Self::Strict => {
+                let starts = ["grok-2", "grok-3", "grok-beta", "grok-code"];
+                starts.iter().any(|start| model.starts_with(start))
+            }
+            Self::Never | Self::ObjectAlone | Self::Alone => false,
+        };
+        if is_older { Self::Never } else { self }
+    }
+
+    /// Returns what a request may be asked for: nothing that would keep its model from its tools.
+    pub(crate) fn with_tools(self, has_tools: bool) -> Self {
+        match self {
+            Self::ObjectAlone | Self::Alone if has_tools => Self::Never,
+            Self::Never | Self::ObjectAlone | Self::Alone | Self::Strict | Self::Any => self,
+        }
+    }
+
+    /// Returns the schema to ask for, if any.
+    pub(crate) fn named(self, schema: &RawJson) -> Option<Named<'_>> {
+        let named = Named::of(schema)?;
+        match self {
+            Self::Never | Self::ObjectAlone => None,
+            Self::Strict => named.strict.then_some(named),
+            Self::Alone | Self::Any => Some(named),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,7 +312,7 @@ mod tests {
             ("", "https://mine.openai.azure.com/openai/v1", OPENAI),
             ("vllm", "https://api.openai.com/v1", OPENAI),
             ("openai", "http://127.0.0.1:1/v1", COMMON),
-            ("ollama", "http://127.0.0.1:1/v1", COMMON),
+            ("ollama", "http://127.0.0.1:1/v1", Dialect { shapes: Shapes::Alone, ..COMMON }),
             ("vllm", "http://gpu.lan:8000/v1", Dialect { replay: Replay::Given, ..OPEN }),
             ("mine", "https://openrouter.ai.evil.example/v1", COMMON),
         ] {

@@ -7,11 +7,13 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{Codec, Replay, SystemRole};
+use super::{Codec, Replay, Shapes, SystemRole};
 use crate::wire::json::{arguments, write};
 use crate::wire::media::{DataUri, missing};
+use crate::wire::shape::is_of_object;
 use crate::{
-    AssistantMessage, AssistantPart, Message, Part, ToolCall, ToolResult, ToolSpec, UserMessage,
+    AssistantMessage, AssistantPart, Message, Part, RawJson, ToolCall, ToolResult, ToolSpec,
+    UserMessage,
 };
 
 /// Encodes one message as zero or more items of the `messages` array, joined by commas.
@@ -36,6 +38,17 @@ pub(super) fn tools(specs: &[ToolSpec]) -> Bytes {
 /// Appends the message that carries the system text.
 pub(super) fn write_system(out: &mut Vec<u8>, role: SystemRole, text: &str) {
     write(out, &WirePrompt { role: role.as_str(), content: Content::Text(text) });
+}
+
+/// Appends `response_format`, if the server can be asked for the shape of an answer.
+pub(super) fn write_shape(out: &mut Vec<u8>, shapes: Shapes, schema: &RawJson) {
+    if let Some(named) = shapes.named(schema) {
+        out.extend_from_slice(b",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":");
+        write(out, &named);
+        out.push(b'}');
+    } else if shapes == Shapes::ObjectAlone && is_of_object(schema) {
+        out.extend_from_slice(b",\"response_format\":{\"type\":\"json_object\"}");
+    }
 }
 
 #[derive(Serialize)]
@@ -181,7 +194,7 @@ struct WireTool<'a> {
 struct WireSpec<'a> {
     name: &'a str,
     description: &'a str,
-    parameters: &'a crate::RawJson,
+    parameters: &'a RawJson,
 }
 
 impl<'a> WireTool<'a> {

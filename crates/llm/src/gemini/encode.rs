@@ -60,13 +60,17 @@ pub(super) fn tools(specs: &[ToolSpec]) -> Bytes {
 pub(super) fn write_generation(
     out: &mut Vec<u8>,
     max_output_tokens: Option<u64>,
+    response_json_schema: Option<&RawJson>,
     thinking_config: Option<Thinking>,
 ) {
-    if max_output_tokens.is_none() && thinking_config.is_none() {
+    if max_output_tokens.is_none() && response_json_schema.is_none() && thinking_config.is_none() {
         return;
     }
     out.extend_from_slice(b"\"generationConfig\":");
-    json::write(out, &Generation { max_output_tokens, thinking_config });
+    let response_mime_type = response_json_schema.map(|_| "application/json");
+    let generation =
+        Generation { max_output_tokens, response_mime_type, response_json_schema, thinking_config };
+    json::write(out, &generation);
     out.push(b',');
 }
 
@@ -106,9 +110,13 @@ fn push(out: &mut Vec<u8>, part: &(impl Serialize + ?Sized)) {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Generation {
+struct Generation<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_mime_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_json_schema: Option<&'a RawJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking_config: Option<Thinking>,
 }

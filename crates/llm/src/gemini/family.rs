@@ -81,6 +81,16 @@ impl Family {
         }
     }
 
+    /// Tells whether an answer can be held to a JSON Schema: before Gemini 3 not where tools are
+    /// offered, for it would be refused.
+    pub(super) fn shapes(self, has_tools: bool) -> bool {
+        match self {
+            Self::Level { .. } => true,
+            Self::Budget { .. } => !has_tools,
+            Self::Unthinking | Self::Unknown => false,
+        }
+    }
+
     /// Returns how the model is to think in an answer of at most `limit` tokens; `None` leaves it
     /// all to the provider.
     ///

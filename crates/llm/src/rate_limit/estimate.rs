@@ -22,7 +22,8 @@ pub(super) fn input_of(request: &Request) -> u64 {
         text(&tool.name) + text(&tool.description) + text(tool.schema.as_str()) + MESSAGE_TOKENS
     });
     let messages = request.messages.iter().map(|message| of_message(message) + MESSAGE_TOKENS);
-    text(&request.system) + tools.sum::<u64>() + messages.sum::<u64>()
+    let schema = request.output_schema.as_ref().map_or(0, |schema| text(schema.as_str()));
+    text(&request.system) + tools.sum::<u64>() + schema + messages.sum::<u64>()
 }
 
 fn of_message(message: &Message) -> u64 {

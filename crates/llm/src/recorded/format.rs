@@ -6,7 +6,9 @@ use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Effort, Message, MessageRef, ModelError, ModelInfo, Request, StreamEvent, ToolSpec};
+use crate::{
+    Effort, Message, MessageRef, ModelError, ModelInfo, RawJson, Request, StreamEvent, ToolSpec,
+};
 
 /// The only version there is.
 const VERSION: u32 = 1;
@@ -47,17 +49,28 @@ pub(super) struct Asked {
     effort: Option<Effort>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    output_schema: Option<RawJson>,
     messages: Vec<Message>,
 }
 
 impl Asked {
     pub(super) fn of(request: &Request) -> Self {
-        let Request { system, tools, messages, effort, max_output_tokens, cache_key: _ } = request;
+        let Request {
+            system,
+            tools,
+            messages,
+            effort,
+            max_output_tokens,
+            output_schema,
+            cache_key: _,
+        } = request;
         Self {
             system: Arc::clone(system),
             tools: tools.specs().to_vec(),
             effort: *effort,
             max_output_tokens: *max_output_tokens,
+            output_schema: output_schema.clone(),
             messages: messages.iter().map(|message: &MessageRef| Message::clone(message)).collect(),
         }
     }

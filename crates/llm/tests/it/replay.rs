@@ -82,6 +82,7 @@ fn full() -> Request {
             .collect(),
         effort: Some(Effort::Low),
         max_output_tokens: Some(10),
+        output_schema: Some(RawJson::parse(r#"{"type":"object"}"#).unwrap()),
         cache_key: Some("session-1".into()),
     }
 }

@@ -17,6 +17,7 @@ mod anthropic;
 mod gemini;
 mod responses;
 mod servers;
+mod shapes;
 
 fn info() -> ModelInfo {
     ModelInfo { provider: "mine".to_owned(), model: "m".to_owned(), ..ModelInfo::default() }
