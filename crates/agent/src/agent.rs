@@ -16,6 +16,7 @@ use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::op::Input;
 use crate::orchestrator::{Orchestrator, React};
+use crate::output::{OutputSchema, Shape};
 use crate::redact::Redaction;
 use crate::run::Run;
 use crate::session;
@@ -49,6 +50,12 @@ pub struct Agent {
     pub tool_execution: ToolExecution,
     /// How much a run may use.
     pub limits: Limits,
+    /// What the answer of a run must fit. A run that is open goes on with what it began with.
+    pub output_schema: Option<OutputSchema>,
+    /// The name under which a tool records what the agent tells the user, each as `{"text": …}`, if
+    /// its own text is not for the user. Where such a thing was told in a run, the last of it is the
+    /// answer that must fit.
+    pub tells_with: Option<String>,
     /// The shape of the loop.
     pub orchestrator: Arc<dyn Orchestrator>,
     /// What changes the conversation at a step, in the order in which it is asked.
@@ -111,6 +118,8 @@ impl Agent {
             tools: Toolbox::default(),
             tool_execution: ToolExecution::Auto,
             limits: Limits::default(),
+            output_schema: None,
+            tells_with: None,
             orchestrator: Arc::new(React),
             effects: Vec::new(),
             gate: Arc::new(Open),
@@ -148,6 +157,12 @@ impl Agent {
         let id = SessionId::new(&*self.source);
         let copy = fork::copy_session(self, &origin, id)?;
         session::start_with(self, id, copy).await
+    }
+
+    /// Returns what the answer of a new run must be like.
+    pub(crate) fn shape(&self) -> Option<Shape> {
+        let schema = self.output_schema.as_ref()?.schema().clone();
+        Some(Shape { schema, told_with: self.tells_with.clone() })
     }
 
     /// Asks the agent one thing in a session of its own.

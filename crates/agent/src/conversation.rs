@@ -5,18 +5,22 @@ mod stop;
 mod totals;
 mod view;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
+
+use serde::Deserialize;
 
 use bowline_llm::{AssistantMessage, CallId, Effort, Messages, StopReason, ToolBlock, ToolCall};
 
 use crate::entry::{
-    Broken, CallEnded, Created, Ending, Entry, EntryKind, LimitHit, Phase, RunError, Wake,
+    Broken, CallEnded, Created, Custom, Ending, Entry, EntryKind, LimitHit, Phase, RunError, Wake,
 };
 use crate::id::{EntryId, OpId, RunId};
 use crate::journal::Seq;
 use crate::limits::Limits;
-use crate::op::{CancelReason, Op};
+use crate::op::{CancelReason, Op, OpKind};
+use crate::output::Shape;
 use crate::tool::{Records, Waked};
 
 use context::Context;
@@ -82,8 +86,60 @@ pub struct OpenRun {
     pub asked: Option<Asked>,
     /// How many requests in a row were too long for the model.
     pub overflows: u32,
+    /// What the answer must be like.
+    pub shape: Option<Shape>,
+    /// Whether the model was asked to mend its answer.
+    pub repair: Repair,
+    /// What the agent told the user last with the tool that the shape names.
+    pub(crate) told: Option<Arc<str>>,
     /// The operation that started it.
     pub(crate) prompt: Option<OpId>,
+}
+
+impl OpenRun {
+    /// Tells whether nothing is left but to end: it was canceled, hit a limit, or a tool ended it.
+    pub fn is_ending(&self) -> bool {
+        self.canceled.is_some() || self.limit.is_some() || self.fatal.is_some()
+    }
+
+    /// Returns what counts as the answer of the run, which ends with these replies.
+    pub(crate) fn answer(&self, replies: &[Arc<AssistantMessage>]) -> Cow<'_, str> {
+        match &self.told {
+            Some(told) => Cow::Borrowed(told),
+            None => replies.iter().map(|message| message.to_text()).collect(),
+        }
+    }
+
+    /// Takes note of what a tool recorded, if it is what the agent tells the user.
+    fn note(&mut self, custom: &Custom) {
+        #[derive(Deserialize)]
+        struct Told {
+            text: String,
+        }
+        let told_with = self.shape.as_ref().and_then(|shape| shape.told_with.as_ref());
+        if told_with.is_some_and(|name| *name == custom.name)
+            && let Ok(Told { text }) = custom.data.read()
+        {
+            self.told = Some(text.into());
+        }
+    }
+
+    /// Tells whether something was steered in that has not been said yet.
+    pub fn is_steered(&self) -> bool {
+        self.pending.iter().any(|op| matches!(op.kind, OpKind::Steer(_)))
+    }
+}
+
+/// How far a run is with the one repair of its answer that it may ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Repair {
+    /// The model was not asked.
+    #[default]
+    Unasked,
+    /// It was asked and has not replied.
+    Asked,
+    /// It has replied.
+    Made,
 }
 
 /// An effect that asks a model on the side.
@@ -165,6 +221,23 @@ pub struct Waiting {
     pub entry: EntryId,
     /// What it waits for.
     pub wake: Wake,
+}
+
+impl Waiting {
+    /// Tells whether whoever answers means this wait: one that names none means any.
+    pub(crate) fn is_meant_by(&self, named: Option<EntryId>) -> bool {
+        named.is_none_or(|named| named == self.entry)
+    }
+
+    /// Tells whether this is what the call waits for.
+    fn is_ended_by(&self, waked: &Waked) -> bool {
+        matches!(
+            (&self.wake, waked),
+            (Wake::Decision { .. }, Waked::Decided(_))
+                | (Wake::Answer { .. }, Waked::Answered(_))
+                | (Wake::Agent { .. } | Wake::Job(_) | Wake::At(_), Waked::Happened)
+        )
+    }
 }
 
 /// What the conversation ends with.
@@ -341,6 +414,14 @@ impl Conversation {
     pub fn answer(&self) -> Option<String> {
         let answer = self.context.answer();
         (!answer.is_empty()).then(|| answer.iter().map(|message| message.to_text()).collect())
+    }
+
+    /// Returns what is wrong with the shape of the answer that the open run would end with.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let Some((run, shape)) = self.run().and_then(|run| Some((run, run.shape.as_ref()?))) else {
+            return Vec::new();
+        };
+        shape.complaints(&run.answer(&self.context.answer()))
     }
 
     /// Tells whether the last reply was stopped before it was whole.

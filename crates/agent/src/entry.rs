@@ -22,6 +22,7 @@ use crate::ledger::Spent;
 use crate::limits::{LimitKind, Limits};
 use crate::op::{CancelReason, Decision, Op};
 use crate::orchestrator::Purpose;
+use crate::output::Shape;
 
 pub use acted::{Act, Acted, Phase, Rewrite, Shown, Summary};
 
@@ -185,6 +186,9 @@ pub struct RunStarted {
     /// The name of the orchestrator that began the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orchestrator: Option<String>,
+    /// What the answer must be like.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shape: Option<Shape>,
 }
 
 /// A value that is written in full only when it differs from the last one in the log.
@@ -253,6 +257,8 @@ pub enum Via {
     Pin,
     /// What decides whether a run may end sent the agent back to work.
     OnStop,
+    /// The loop asked the model to mend an answer that did not have the required shape.
+    Repair,
 }
 
 /// A model call is over.
@@ -576,6 +582,8 @@ pub enum RunErrorKind {
     Guardrail,
     /// Something in the loop itself panicked.
     Panic,
+    /// The answer did not have the required shape, nor did the one that was to mend it.
+    OutputInvalid,
 }
 
 /// The system text for the runs from here on.

@@ -9,7 +9,8 @@
 //! - [`id`], [`op`], [`entry`]: what is written down.
 //! - [`journal`]: the doors to whatever keeps it; [`Memory`] keeps nothing.
 //! - [`conversation`]: the fold; [`orchestrator`]: from the fold to the next step.
-//! - [`tool`], [`gate`], [`children`], [`limits`]: what an agent may do.
+//! - [`tool`], [`gate`], [`children`], [`limits`]: what an agent may do; [`output`]: what it must
+//!   answer with.
 //! - [`effect`]: what changes the conversation at a step.
 //! - [`agent`], [`handle`], [`run`], [`event`]: the face for those who embed it.
 //! - `turn` owns one agent's log and does one step; `driver` does step after step.
@@ -36,6 +37,7 @@ mod memory;
 pub mod op;
 pub mod orchestrator;
 mod outcome;
+pub mod output;
 mod projection;
 mod redact;
 pub mod run;
@@ -50,6 +52,7 @@ pub use handle::{SessionHandle, State};
 pub use ledger::Spent;
 pub use memory::Memory;
 pub use outcome::Outcome;
+pub use output::OutputSchema;
 pub use projection::Projection;
 pub use redact::Redaction;
 pub use run::{Run, RunFailure, collect_final_text};

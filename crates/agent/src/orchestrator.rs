@@ -49,7 +49,7 @@ pub enum Purpose {
     Compact,
     /// To go on with an answer that was cut at its greatest length.
     Continue,
-    /// To mend an answer that did not have the required form.
+    /// To mend an answer that did not have the required shape.
     Repair,
     /// To make a plan.
     Plan,

@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
+
 use bowline_llm::{AssistantMessage, CallId};
 
 use crate::entry::Ending;
 use crate::id::{OpId, RunId};
 use crate::ledger::Spent;
+use crate::output::without_fence;
 
 /// How a run came out.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +21,8 @@ pub struct Outcome {
     /// The replies that make up the answer: more than one if it was cut and went on; of a run that
     /// did not end with an answer, what had been said last.
     pub answer: Vec<Arc<AssistantMessage>>,
+    /// The answer as JSON, of a run that ended with one that had to fit a schema.
+    pub json: Option<Arc<str>>,
     /// What the run has spent, its sub-agents and tools included.
     pub spent: Spent,
     /// How many model calls it made, a wrap-up call not counted.
@@ -37,5 +42,17 @@ impl Outcome {
     /// Returns the text of the answer.
     pub fn text(&self) -> String {
         self.answer.iter().map(|message| message.to_text()).collect()
+    }
+
+    /// Reads the answer as a value, such as of the type whose
+    /// [schema](crate::OutputSchema::of) it had to fit.
+    ///
+    /// # Errors
+    /// If the answer is no such value.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        match &self.json {
+            Some(json) => serde_json::from_str(json),
+            None => serde_json::from_str(without_fence(&self.text())),
+        }
     }
 }

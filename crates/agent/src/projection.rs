@@ -389,9 +389,13 @@ impl Sheet<'_> {
             Via::Queue => Some("queue"),
             Via::FollowUp => Some("follow_up"),
             Via::Pin => Some("pin"),
-            Via::Context | Via::Prompt | Via::Turn | Via::Continue | Via::WrapUp | Via::OnStop => {
-                None
-            }
+            Via::Context
+            | Via::Prompt
+            | Via::Turn
+            | Via::Continue
+            | Via::WrapUp
+            | Via::OnStop
+            | Via::Repair => None,
         };
         if let (Some(kind), Some(id)) = (kind, said.op) {
             if !was_queued {

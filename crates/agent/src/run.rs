@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use futures::Stream;
 use futures::future::BoxFuture;
 use futures::stream::StreamExt;
+use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 use bowline_llm::Message;
@@ -114,6 +115,21 @@ impl Run {
         }
     }
 
+    /// Reads the answer as a value, such as of the type whose
+    /// [schema](crate::OutputSchema::of) it had to fit.
+    ///
+    /// # Errors
+    /// [`RunFailure`] if the run did not end with an answer, or with no such value.
+    pub async fn parse<T: DeserializeOwned>(self) -> Result<T, RunFailure> {
+        let outcome = self.await?;
+        match outcome.ending {
+            Ending::Done => {
+                outcome.parse().map_err(|error| RunFailure::NoSuchValue(error.to_string()))
+            }
+            _ => Err(RunFailure::of(outcome.ending)),
+        }
+    }
+
     fn poll_seat(&mut self, cx: &mut Context<'_>) -> Poll<Result<&mut Seat, AgentError>> {
         if let Place::Asked(seat) = &mut self.place {
             let gone = || Err(self.handle.gone());
@@ -212,6 +228,9 @@ pub enum RunFailure {
     /// The run needed a decision or an answer that nobody could give.
     #[error("the run needs an approval")]
     NeedsApproval,
+    /// The answer cannot be read as what was asked for.
+    #[error("the answer is no such value: {0}")]
+    NoSuchValue(String),
     /// The run ended without an answer.
     #[error("the agent did not return an answer")]
     NoAnswer,

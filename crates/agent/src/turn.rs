@@ -26,7 +26,7 @@ use bowline_llm::CallId;
 
 use crate::agent::Agent;
 use crate::children::{Children, Work};
-use crate::conversation::{self, CallState, Conversation, OpenRun, hash_text, hash_tools};
+use crate::conversation::{self, CallState, Conversation, OpenRun, Repair, hash_text, hash_tools};
 use crate::entry::{
     Created, Entry, EntryKind, LimitHit, Recorded, RunStarted, SystemChanged, Tools, ToolsChanged,
     UserSaid, Via,
@@ -204,6 +204,10 @@ impl Turn {
             if run.asked.is_some() {
                 return NextStep::CallModel(Purpose::Compact);
             }
+            // The loop asked for the repair, so the loop makes it, whatever the orchestrator says.
+            if run.repair == Repair::Asked {
+                return NextStep::CallModel(Purpose::Repair);
+            }
             return match self.agent.orchestrator.next(&self.conversation) {
                 NextStep::CallModel(purpose) => NextStep::CallModel(purpose),
                 // No call is open, so there is nothing to run or to wait for; and an open run does
@@ -292,6 +296,7 @@ impl Turn {
             limits: self.agent.limits.sane(),
             context_window: self.agent.model.info().context_window,
             orchestrator: Some(self.agent.orchestrator.name().to_owned()),
+            shape: None,
         };
         if is_new {
             started.system.value = Some(system);
@@ -304,18 +309,24 @@ impl Turn {
                 kinds.push(EntryKind::ToolsChanged(ToolsChanged { tools: Tools(tools) }));
             }
         }
+        let said = match op.kind {
+            OpKind::Prompt(input) => {
+                started.shape = self.agent.shape();
+                let message = match &started.shape {
+                    Some(shape) => Arc::new(shape.asked_for(&input.0)),
+                    None => input.0,
+                };
+                EntryKind::User(UserSaid { message, via: Via::Prompt, op: Some(op.id) })
+            }
+            // The run does only this.
+            kind => EntryKind::Posted(Op { kind, ..op }),
+        };
         kinds.push(EntryKind::RunStarted(started));
         if !self.conversation.is_placed() && !self.agent.context.is_empty() {
             let message = Input::from(self.agent.context.clone()).0;
             kinds.push(EntryKind::User(UserSaid { message, via: Via::Context, op: None }));
         }
-        kinds.push(match op.kind {
-            OpKind::Prompt(input) => {
-                EntryKind::User(UserSaid { message: input.0, via: Via::Prompt, op: Some(op.id) })
-            }
-            // The run does only this.
-            kind => EntryKind::Posted(Op { kind, ..op }),
-        });
+        kinds.push(said);
         self.commit(kinds).await
     }
 

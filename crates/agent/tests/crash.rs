@@ -15,7 +15,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use bowline_agent::conversation::{CallState, Conversation};
-    use bowline_agent::entry::{CallStatus, EntryKind};
+    use bowline_agent::entry::{CallStatus, EntryKind, Via};
     use bowline_agent::id::OpId;
     use bowline_agent::journal::Store as _;
     use bowline_agent::op::{Op, OpKind};
@@ -160,6 +160,23 @@ mod tests {
             let posted = count(world, "posted");
             assert_eq!(pending, posted - (delivered - 1), "{side:?}");
         });
+    }
+
+    #[test]
+    fn the_repair_of_an_answer_is_asked_for_once() {
+        let job = "an answer that does not fit and is mended";
+        for (side, world) in around(job, "user", |_, _, _| {}) {
+            let log = world.log();
+            let repairs = log.iter().filter(
+                |entry| matches!(&entry.kind, EntryKind::User(said) if said.via == Via::Repair),
+            );
+            assert_eq!(repairs.count(), 2, "{side:?}");
+            let endings = log.iter().filter_map(|entry| match &entry.kind {
+                EntryKind::RunEnded(ended) => Some(ended.outcome.as_str()),
+                _ => None,
+            });
+            assert_eq!(endings.collect::<Vec<_>>(), ["done", "error"], "{side:?}");
+        }
     }
 
     #[test]

@@ -106,6 +106,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             ephemeral: true,
             attended: false,
             instructions: String::new(),
+            output_schema: None,
         };
         let agent = runtime.agent(&choice)?;
         // One model for all tasks: it keeps what it has read.

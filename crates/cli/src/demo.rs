@@ -183,6 +183,7 @@ impl Stage {
                     ephemeral: true,
                     attended: false,
                     instructions: String::new(),
+                    output_schema: None,
                 };
                 (what, runtime.agent(&choice)?, Starts::Runtime(Box::new(runtime)))
             }

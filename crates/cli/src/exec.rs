@@ -33,7 +33,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     // What the flags name is where the command was called, not where it works.
     let mut output = Output::new(args.output.as_deref(), args.output_schema.as_deref())?;
     let runtime = Runtime::new(environment(&args)?, &args.settings.said())?;
-    let prompt = prompt(&args)?.map(|prompt| output.ask(prompt));
+    let prompt = prompt(&args)?;
     let store = runtime.sessions();
     let source = source(&runtime, &store, &args)?;
     let mut printer = Printer::new(args.json, args.events);
@@ -53,6 +53,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
         ephemeral: args.ephemeral,
         attended: false,
         instructions: instructions(&runtime, &source, &args, &printer),
+        output_schema: output.schema().cloned(),
     };
     let agent = runtime.agent(&choice)?;
     if runtime.mode(false) == Mode::Auto {
@@ -110,21 +111,14 @@ enum Source {
     Fork(SessionId),
 }
 
-/// Follows a run to its answer; one that does not have the shape it must have may be corrected once.
+/// Follows a run to its answer.
 async fn answer(
     handle: &SessionHandle,
     run: Run,
     output: &mut Output,
     printer: &mut Printer,
 ) -> Result<ExitCode, Failure> {
-    let mut followed = follow(handle, run, output, printer).await?;
-    if let Followed::Ended(outcome) = &followed
-        && let Some(repair) = output.repair(outcome)
-    {
-        printer.note("the answer does not fit the schema; the model may correct it once");
-        followed = follow(handle, handle.prompt_with(repair, Busy::Queue), output, printer).await?;
-    }
-    match followed {
+    match follow(handle, run, output, printer).await? {
         Followed::Ended(outcome) => finish(handle.session_id(), &outcome, output, printer),
         Followed::Left(signal) => Ok(signal.code()),
     }
@@ -199,15 +193,15 @@ fn finish(
             "{count} message(s) not delivered; see `bowline sessions show {session}`"
         ));
     }
-    if let Some(complaint) = exit::complaint(outcome, &output.answer(outcome)) {
+    if let (Ok(_), Some(complaint)) = (&text, exit::complaint(outcome, &output.answer(outcome))) {
         printer.note(&complaint);
     }
     output.write(outcome)?;
     match text {
         Ok(_) => Ok(exit::code_of(outcome, &output.answer(outcome))),
-        Err(complaint) => Err(Failure::Schema(format!(
-            "the answer does not fit the schema: {complaint}; see `bowline sessions show {session}`"
-        ))),
+        Err(complaint) => {
+            Err(Failure::Schema(format!("{complaint}; see `bowline sessions show {session}`")))
+        }
     }
 }
 

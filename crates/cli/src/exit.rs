@@ -78,7 +78,7 @@ pub(crate) fn code_of(outcome: &Outcome, answer: &str) -> ExitCode {
         Ending::Failed(error) => match error.kind {
             RunErrorKind::Model(kind) => model_code(kind),
             RunErrorKind::ContextExhausted => 7,
-            RunErrorKind::Guardrail => 8,
+            RunErrorKind::Guardrail | RunErrorKind::OutputInvalid => 8,
             RunErrorKind::Effect
             | RunErrorKind::Stop
             | RunErrorKind::MaxTokens

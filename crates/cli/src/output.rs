@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use bowline_agent::Outcome;
+use bowline_agent::entry::{Ending, RunErrorKind};
 use bowline_agent::event::Event;
-use bowline_runtime::output_schema::OutputSchema;
+use bowline_agent::{Outcome, OutputSchema};
 
 use crate::exit::Failure;
 use crate::said::Said;
@@ -21,8 +21,7 @@ impl Output {
     /// Reads the schema and looks whether the file can be there, before anything is spent.
     pub(crate) fn new(file: Option<&Path>, schema: Option<&Path>) -> Result<Self, Failure> {
         let usage = |text: String| Failure::Usage(text);
-        let schema = schema.map(OutputSchema::read).transpose();
-        let schema = schema.map_err(|error| usage(format!("--output-schema: {error}")))?;
+        let schema = schema.map(read_schema).transpose().map_err(usage)?;
         let Some(path) = file else {
             return Ok(Self { file: None, schema, said: Said::default() });
         };
@@ -37,12 +36,9 @@ impl Output {
         Ok(Self { file: Some(file), schema, said: Said::default() })
     }
 
-    /// Adds to a prompt what the model must know of the shape of its answer.
-    pub(crate) fn ask(&self, prompt: String) -> String {
-        match &self.schema {
-            Some(schema) => format!("{prompt}\n\n{}", schema.instruction()),
-            None => prompt,
-        }
+    /// Returns the shape that was asked for.
+    pub(crate) fn schema(&self) -> Option<&OutputSchema> {
+        self.schema.as_ref()
     }
 
     /// Takes note of an event; returns the message of the agent to print now, if it is one. One that
@@ -73,15 +69,16 @@ impl Output {
         is_aside.then_some(text)
     }
 
-    /// Returns what to say to the model if its answer has the wrong shape.
-    pub(crate) fn repair(&self, outcome: &Outcome) -> Option<String> {
-        let schema = self.schema.as_ref().filter(|_| outcome.is_done())?;
-        let complaints = schema.check(&self.answer(outcome)).err()?;
-        Some(schema.repair(&complaints))
-    }
-
-    /// Returns the text to print at the end, if any, or the first complaint about its shape.
+    /// Returns the text to print at the end, if any, or a complaint about its shape.
+    ///
+    /// A run holds its answer to the schema that it began with; it may have been asked for with
+    /// another one.
     pub(crate) fn text(&self, outcome: &Outcome) -> Result<Option<String>, String> {
+        if let Ending::Failed(error) = &outcome.ending
+            && error.kind == RunErrorKind::OutputInvalid
+        {
+            return Err(error.message.clone());
+        }
         let has_said = self.said.last().is_some();
         if !outcome.is_done() && outcome.answer.is_empty() && !has_said {
             return Ok(None);
@@ -90,9 +87,12 @@ impl Output {
         match &self.schema {
             Some(schema) if outcome.is_done() => match schema.check(&text) {
                 Ok(json) => Ok(Some(json.to_owned())),
-                Err(complaints) => Err(complaints.into_iter().next().unwrap_or_default()),
+                Err(complaints) => {
+                    let first = complaints.into_iter().next().unwrap_or_default();
+                    Err(format!("the answer does not fit the schema: {first}"))
+                }
             },
-            Some(_) | None => Ok(Some(text)),
+            Some(_) | None => Ok(Some(outcome.json.as_deref().map_or(text, str::to_owned))),
         }
     }
 
@@ -107,4 +107,11 @@ impl Output {
             Failure::Failed(format!("cannot write the answer to {}: {error}", file.display()))
         })
     }
+}
+
+fn read_schema(path: &Path) -> Result<OutputSchema, String> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("--output-schema: cannot read {shown}: {error}"))?;
+    OutputSchema::parse(&text).map_err(|error| format!("--output-schema: {shown} is {error}"))
 }

@@ -4,6 +4,10 @@
 
 mod support;
 
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use pretty_assertions::assert_eq;
 use serde_json::Value;
 use support::{Home, Provider, Reply, messages};
@@ -103,6 +107,56 @@ fn an_answer_that_never_fits_is_exit_code_8() {
     let resume = format!("--resume={session}");
     assert_eq!(home.run(&["exec", "--output-schema", "schema.json", &resume]).0, 8);
     assert_eq!(provider.requests().len(), 2);
+}
+
+#[test]
+fn the_repair_is_part_of_the_run() {
+    let provider = says(&["Done!"]);
+    let home = with_schema(&provider);
+    let (code, out, _) = home.run(&["exec", "--json", "--output-schema", "schema.json", "count"]);
+    assert_eq!(code, 8);
+    let events: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &str| events.iter().filter(|event| event["type"] == kind).collect::<Vec<_>>();
+    assert_eq!((of("run_start").len(), of("turn_end").len()), (1, 2));
+    let end = &of("run_end")[0]["data"];
+    assert_eq!(
+        (&end["outcome"], &end["error"]["kind"]),
+        (&"error".into(), &"output_invalid".into())
+    );
+    let (_, _, err) = home.run(&["exec", "--output-schema", "schema.json", "count"]);
+    assert!(err.contains("! the answer does not fit the schema"), "{err}");
+}
+
+#[test]
+fn a_run_that_is_open_goes_on_with_its_schema() {
+    let (asked, answered) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let provider = Provider::answering(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        match answered.fetch_add(1, Ordering::SeqCst) {
+            0 => Reply::Calls(vec![(
+                "call_1".to_owned(),
+                "bash",
+                serde_json::json!({ "command": "read line < gate" }),
+            )]),
+            1 => Reply::Text("Done!".to_owned()),
+            _ => Reply::Text("{\"n\": 1}".to_owned()),
+        }
+    });
+    let home = with_schema(&provider);
+    let gate = home.work().join("gate");
+    assert!(std::process::Command::new("mkfifo").arg(&gate).status().unwrap().success());
+    let mut command = home.bowline();
+    command.args(["exec", "--json", "--output-schema", "schema.json", "count"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    lines.find(|line| line.as_ref().unwrap().contains("\"tool_start\""));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The flag is not said again.
+    let (code, out, err) = home.run(&["exec", "--continue"]);
+    assert_eq!((code, out.as_str()), (0, "{\"n\": 1}\n"), "{err}");
+    assert_eq!(asked.load(Ordering::SeqCst), 3);
 }
 
 #[test]

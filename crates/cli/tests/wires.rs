@@ -481,3 +481,29 @@ fn the_catalog_knows_what_its_models_cost_and_may_answer() {
     assert_eq!(code, 2);
     assert!(err.contains("the price of anthropic/claude-unheard-of is unknown"), "{err}");
 }
+
+#[test]
+fn a_schema_is_asked_for_in_the_words_of_the_wire() {
+    let schema = json!({ "type": "object", "required": ["n"], "additionalProperties": false,
+        "properties": { "n": { "type": "integer" } } });
+    let claude = json!({ "format": { "type": "json_schema", "schema": schema } });
+    for (wire, model, place, expected) in [
+        ("anthropic", "test/claude-opus-4-7", "/output_config", claude),
+        ("gemini", "test/gemini-3-pro", "/generationConfig/responseJsonSchema", schema.clone()),
+        // Nobody knows whether this one would mind.
+        ("chat", "test/model", "/response_format", Value::Null),
+        ("responses", "test/model", "/text", Value::Null),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("schema.json");
+        std::fs::write(&file, schema.to_string()).unwrap();
+        let arguments = ["-m", model, "--output-schema", file.to_str().unwrap()];
+        let played = self::wire(wire).play(Vec::new(), &arguments);
+        // What is recorded does not fit, so it is asked for twice, in the same words.
+        assert_eq!((played.code, played.requests.len()), (8, 2), "{wire}: {}", played.err);
+        for request in &played.requests {
+            let asked = request.pointer(place).cloned().unwrap_or_default();
+            assert_eq!(asked, expected, "{wire}");
+        }
+    }
+}

@@ -11,7 +11,6 @@
 //! - [`embedded`]: models in this process.
 //! - [`project`]: the project around the working directory.
 //! - [`instructions`]: what the user and the project tell every model.
-//! - [`output_schema`]: the shape an answer must have.
 //! - [`doctor`]: whether everything is there that is needed.
 //! - [`prompt`]: what a model is told before the user says anything.
 //! - [`permission`]: the gate of the permission modes.
@@ -27,7 +26,6 @@ mod error;
 pub mod instructions;
 pub mod local;
 pub mod models;
-pub mod output_schema;
 pub mod permission;
 pub mod project;
 pub mod prompt;

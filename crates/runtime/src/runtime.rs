@@ -9,7 +9,7 @@ use bowline_agent::id::SystemSource;
 use bowline_agent::journal::Store;
 use bowline_agent::limits::Limits;
 use bowline_agent::tool::{Scope, Tool as _, Toolbox, ToolboxError};
-use bowline_agent::{Agent, Memory, Redaction};
+use bowline_agent::{Agent, Memory, OutputSchema, Redaction};
 use bowline_llm::fallback::Candidate;
 use bowline_llm::{Fallback, Model, ModelInfo, Secret};
 use bowline_store::{Durability, Files};
@@ -56,6 +56,8 @@ pub struct Choice {
     pub attended: bool,
     /// What the user and the project tell every model, from [`Runtime::instructions`].
     pub instructions: String,
+    /// What the answer must fit.
+    pub output_schema: Option<OutputSchema>,
 }
 
 impl Runtime {
@@ -185,6 +187,7 @@ impl Runtime {
         };
         let cwd = &self.environment.cwd;
         let own = self.default_agent();
+        let tells_with = (own.output == OutputMode::MessageTool).then(|| Message::NAME.to_owned());
         // What talks in plain lines reads neither a system text nor facts, only examples.
         let (instructions, context, tools) = match in_lines {
             true => {
@@ -202,6 +205,8 @@ impl Runtime {
             effort: name.effort,
             tools,
             limits: choice.limits.clone(),
+            output_schema: choice.output_schema.clone(),
+            tells_with,
             gate: Arc::new(ModeGate(self.mode(choice.attended))),
             redaction: self.redaction(keys),
             attended: choice.attended,

@@ -17,13 +17,12 @@ use crate::entry::{
 };
 use crate::id::EntryId;
 use crate::memory::hex;
-use crate::op::OpKind;
 use crate::orchestrator::Purpose;
 use crate::tool::{Records, Waked};
 
 use super::stop::Stop;
 use super::view::{View, Whose};
-use super::{Asked, Call, CallState, Last, OpenRun, Said, Waiting};
+use super::{Asked, Call, CallState, Last, OpenRun, Repair, Said, Waiting};
 
 #[derive(Debug, Default)]
 pub(super) struct Context {
@@ -213,6 +212,9 @@ impl Context {
             acted: Vec::new(),
             asked: None,
             overflows: 0,
+            shape: started.shape.clone(),
+            repair: Repair::Unasked,
+            told: None,
             prompt: None,
         });
     }
@@ -242,6 +244,12 @@ impl Context {
             }
             Via::Pin => self.say(Arc::clone(&said.message), Whose::Pinned),
             Via::WrapUp | Via::OnStop => self.say(Arc::clone(&said.message), Whose::Loop),
+            Via::Repair => {
+                if let Some(run) = &mut self.run {
+                    run.repair = Repair::Asked;
+                }
+                self.say(Arc::clone(&said.message), Whose::Loop);
+            }
         }
     }
 
@@ -300,6 +308,9 @@ impl Context {
             run.acted.clear();
             let overflows = Stop::of(said).is_overflow();
             run.overflows = if overflows { run.overflows + 1 } else { 0 };
+            if run.repair == Repair::Asked {
+                run.repair = Repair::Made;
+            }
         }
         if let Some(usage) = said.usage {
             // What failed attempts sent is no part of the conversation.
@@ -488,6 +499,9 @@ impl Context {
     }
 
     fn record(&mut self, custom: &Custom) {
+        if let Some(run) = &mut self.run {
+            run.note(custom);
+        }
         let data = custom.data.clone();
         if let Some(of_name) = self.records.get_mut(custom.name.as_str()) {
             of_name.push_back_mut(data);
@@ -547,35 +561,6 @@ impl From<&bowline_llm::ToolCall> for Call {
             waked: None,
             early: false,
         }
-    }
-}
-
-impl Waiting {
-    /// Tells whether whoever answers means this wait: one that names none means any.
-    pub(crate) fn is_meant_by(&self, named: Option<EntryId>) -> bool {
-        named.is_none_or(|named| named == self.entry)
-    }
-
-    /// Tells whether this is what the call waits for.
-    fn is_ended_by(&self, waked: &Waked) -> bool {
-        matches!(
-            (&self.wake, waked),
-            (Wake::Decision { .. }, Waked::Decided(_))
-                | (Wake::Answer { .. }, Waked::Answered(_))
-                | (Wake::Agent { .. } | Wake::Job(_) | Wake::At(_), Waked::Happened)
-        )
-    }
-}
-
-impl OpenRun {
-    /// Tells whether nothing is left but to end: it was canceled, hit a limit, or a tool ended it.
-    pub fn is_ending(&self) -> bool {
-        self.canceled.is_some() || self.limit.is_some() || self.fatal.is_some()
-    }
-
-    /// Tells whether something was steered in that has not been said yet.
-    pub fn is_steered(&self) -> bool {
-        self.pending.iter().any(|op| matches!(op.kind, OpKind::Steer(_)))
     }
 }
 

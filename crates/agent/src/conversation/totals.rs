@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use bowline_llm::AssistantMessage;
 
-use crate::entry::{Entry, EntryKind, RunEnded};
+use crate::entry::{Ending, Entry, EntryKind, RunEnded};
 use crate::id::OpId;
 use crate::ledger::Spent;
 use crate::op::Op;
 use crate::outcome::Outcome;
+use crate::output::without_fence;
 
 use super::OpenRun;
 
@@ -97,9 +98,11 @@ impl Totals {
         answer: Vec<Arc<AssistantMessage>>,
     ) {
         let Some(run) = run else { return };
+        let is_shaped = run.shape.is_some() && ended.outcome == Ending::Done;
         let outcome = Arc::new(Outcome {
             run: ended.run,
             ending: ended.outcome.clone(),
+            json: is_shaped.then(|| without_fence(&run.answer(&answer)).into()),
             answer,
             spent: ended.spent,
             model_turns: run.model_turns,

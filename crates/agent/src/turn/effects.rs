@@ -280,8 +280,7 @@ impl Turn {
         };
         let messages = std::iter::once(Message::User(prompt).into()).collect();
         let tools = ToolBlock::default();
-        let request =
-            Request { system, tools, messages, effort: None, max_output_tokens, cache_key: None };
+        let request = Request { system, tools, messages, max_output_tokens, ..Request::default() };
         Ok(Some((model.unwrap_or_else(|| Arc::clone(&self.agent.model)), request)))
     }
 

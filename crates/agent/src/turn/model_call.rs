@@ -98,12 +98,17 @@ impl Turn {
 
     fn request(&self) -> Request {
         let snapshot = self.conversation.snapshot();
+        let shape = self.conversation.run().and_then(|run| run.shape.clone());
         Request {
             system: snapshot.system,
             tools: snapshot.tools,
             messages: self.bodies.fill(snapshot.messages),
             effort: self.conversation.run().and_then(|run| run.effort),
             max_output_tokens: None,
+            // What is told with a tool is no reply that a provider could shape.
+            output_schema: shape
+                .filter(|shape| shape.told_with.is_none())
+                .map(|shape| shape.schema),
             cache_key: Some(self.meta.id.to_string().into()),
         }
     }

@@ -1,9 +1,9 @@
 //! Boundaries: delivering what waits, and ending a run.
 
-use crate::conversation::Last;
-use crate::entry::{Ending, EntryKind, RunEnded, UserSaid, Via};
+use crate::conversation::{Last, Repair};
+use crate::entry::{Ending, EntryKind, RunEnded, RunError, RunErrorKind, UserSaid, Via};
 use crate::event::{EventBody, Phase};
-use crate::op::{Op, OpKind};
+use crate::op::{Input, Op, OpKind};
 use crate::outcome::Outcome;
 
 use super::{Halt, Turn};
@@ -41,7 +41,7 @@ impl Turn {
         }
         self.collect_inbox().await?;
         let Some(run) = self.conversation.run() else { return Ok(()) };
-        let ending = match (&run.fatal, run.canceled, &run.limit) {
+        let mut ending = match (&run.fatal, run.canceled, &run.limit) {
             (Some(error), ..) => Ending::Failed(error.clone()),
             (None, Some(reason), _) => Ending::Canceled(reason),
             (None, None, Some(hit)) => Ending::Limit(hit.limit),
@@ -57,8 +57,34 @@ impl Turn {
             if let Some(follow_up) = pending.filter_map(|op| said(op, Via::FollowUp)).next() {
                 return self.commit(vec![follow_up]).await;
             }
+            match self.mend() {
+                Mend::Nothing => {}
+                Mend::Ask(said, complaint) => {
+                    self.say(EventBody::Warning { message: complaint });
+                    return self.commit(vec![EntryKind::User(said)]).await;
+                }
+                Mend::TooLate(error) => ending = Ending::Failed(error),
+            }
         }
         self.finish(ending, Vec::new()).await
+    }
+
+    /// Holds the answer against the shape it must have; the model may mend it once.
+    fn mend(&self) -> Mend {
+        let complaints = self.conversation.complaints();
+        let run = self.conversation.run();
+        let Some((first, run)) = complaints.first().zip(run) else { return Mend::Nothing };
+        let complaint = format!("the answer does not fit the schema: {first}");
+        match &run.shape {
+            Some(shape) if run.repair == Repair::Unasked => {
+                let message = Input::from(shape.repair(&complaints)).0;
+                let said = UserSaid { message, via: Via::Repair, op: None };
+                Mend::Ask(said, complaint)
+            }
+            Some(_) | None => {
+                Mend::TooLate(RunError { kind: RunErrorKind::OutputInvalid, message: complaint })
+            }
+        }
     }
 
     /// Ends the run, in one commit with what else ends with it.
@@ -98,6 +124,15 @@ impl Turn {
         }
         Ok(())
     }
+}
+
+/// What there is to mend of an answer.
+enum Mend {
+    Nothing,
+    /// The model is told what is wrong, and so is who watches.
+    Ask(UserSaid, String),
+    /// It was told before.
+    TooLate(RunError),
 }
 
 /// Returns the entry that delivers an operation, if it is of the kind.

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use bowline_llm::{CallId, Part};
 
+use crate::agent::Agent;
 use crate::children::Children;
 use crate::conversation::{Call, CallState};
 use crate::entry::{CallEnded, CallStatus, CallWaiting, Custom, Ending, EntryKind, ExternalUsage};
@@ -251,7 +252,9 @@ impl Turn {
         // A call that waited has its sub-agents still.
         let children = self.waiting.remove(&call).unwrap_or_else(|| {
             let (session, meta) = (Arc::clone(&self.session), Arc::clone(&self.meta));
-            Children::new(session, self.agent.clone(), meta, call.clone())
+            // What the parent must answer with is nothing to a sub-agent like it.
+            let like = Agent { output_schema: None, tells_with: None, ..self.agent.clone() };
+            Children::new(session, like, meta, call.clone())
         });
         children.run_again();
         let limits = self.conversation.run().map(|run| run.limits.clone()).unwrap_or_default();

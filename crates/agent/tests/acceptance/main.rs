@@ -22,6 +22,7 @@ mod orchestrators;
 mod output;
 mod schedule;
 mod sessions;
+mod shape;
 mod steering;
 mod support;
 mod tools;

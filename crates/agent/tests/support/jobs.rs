@@ -9,7 +9,7 @@ use bowline_agent::gate::{Gate, Review, Verdict};
 use bowline_agent::limits::Limits;
 use bowline_agent::op::OpKind;
 use bowline_agent::tool::{Access, Recovery, ToolContext, ToolError, ToolOutput, Toolbox, tool_fn};
-use bowline_agent::{Agent, Child, SessionHandle};
+use bowline_agent::{Agent, Child, OutputSchema, SessionHandle};
 use bowline_llm::retry::Policy;
 use bowline_llm::scripted::Reply;
 use bowline_llm::{ErrorKind, ModelError, Retry, StopReason, Usage};
@@ -24,6 +24,11 @@ pub(crate) struct Args {
 }
 
 type Output = Result<ToolOutput, ToolError>;
+
+fn shape() -> OutputSchema {
+    let schema = r#"{"type": "object", "properties": {"n": {"type": "integer"}}}"#;
+    OutputSchema::parse(schema).unwrap()
+}
 
 /// Adds a tool that is known to the world.
 pub(crate) fn tool<F, R>(
@@ -381,6 +386,21 @@ pub(crate) fn jobs() -> Vec<(&'static str, Scenario)> {
                     says("two"),
                 ]),
                 build: plain,
+            },
+        ),
+        (
+            "an answer that does not fit and is mended",
+            Scenario {
+                prompts: &["one", "two"],
+                scripts: alone(vec![
+                    calls(&[("a", "read", "1")]),
+                    says("Done!"),
+                    calls(&[("b", "read", "2")]),
+                    says("{\"n\": 1}"),
+                    says("{\"n\": \"one\"}"),
+                    says("never"),
+                ]),
+                build: |world, agent| Agent { output_schema: Some(shape()), ..plain(world, agent) },
             },
         ),
         (

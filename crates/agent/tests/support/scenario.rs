@@ -11,7 +11,7 @@ use bowline_agent::id::{AgentId, OpId};
 use bowline_agent::journal::{Pos, Store as _};
 use bowline_agent::tool::Recovery;
 use bowline_agent::{Agent, Projection, Spent};
-use bowline_llm::chat::{Codec, Dialect};
+use bowline_llm::chat::{Codec, Dialect, Shapes};
 use bowline_llm::scripted::{Reply, ScriptedModel};
 use bowline_llm::wire::Codec as _;
 use bowline_llm::{
@@ -259,7 +259,8 @@ fn fold(bodies: &[String]) -> Vec<&String> {
 /// Returns the bodies of each agent's requests, the results of some calls masked.
 fn requests(world: &World, masked: &HashSet<CallId>) -> BTreeMap<String, Vec<String>> {
     let info = ModelInfo { provider: "p".into(), model: "m".into(), ..ModelInfo::default() };
-    let codec = Codec::new(&info, Dialect::of("http://127.0.0.1"), true);
+    let dialect = Dialect { shapes: Shapes::Any, ..Dialect::of("http://127.0.0.1") };
+    let codec = Codec::new(&info, dialect, true);
     let mut bodies: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (_, request) in world.requests.lock().unwrap().iter() {
         check_view(request);

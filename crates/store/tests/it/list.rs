@@ -57,6 +57,7 @@ fn started(agent: AgentId, run: RunId, model: &str) -> Entry {
         limits: Limits::default(),
         context_window: None,
         orchestrator: None,
+        shape: None,
     };
     entry_of(agent, EntryKind::RunStarted(started))
 }
