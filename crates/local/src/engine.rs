@@ -14,10 +14,10 @@ use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::model::params::LlamaModelParams;
 use llama_cpp_2::sampling::LlamaSampler;
 use llama_cpp_2::token::LlamaToken;
-use llama_cpp_2::token_type::LlamaTokenAttr;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::gguf::backend;
+use crate::vocabulary::Vocabulary;
 
 /// How many tokens are read at a time; between two batches a reader that left is noticed.
 const BATCH: usize = 64;
@@ -160,13 +160,12 @@ fn load_model(load: &Load) -> Result<LlamaModel, ModelError> {
 #[derive(Debug)]
 pub(crate) struct Mind<'m> {
     pub(crate) model: &'m LlamaModel,
+    pub(crate) vocabulary: Vocabulary<'m>,
     context: LlamaContext<'m>,
     batch: LlamaBatch<'static>,
     /// What the state is made of; a request that begins the same need not be read again.
     read: Vec<LlamaToken>,
     max_output: Option<u64>,
-    /// Tokens that pieces of text by others must not become.
-    marks: Vec<String>,
     /// What the request in hand has taken.
     prompt: usize,
     evaluated: usize,
@@ -189,20 +188,13 @@ impl<'m> Mind<'m> {
             ModelError::new(ErrorKind::InvalidRequest, message)
         })?;
         let batch = LlamaBatch::new(BATCH, 1);
-        let vocab = model.vocab();
-        let is_mark = |token: &LlamaToken| vocab.attr(*token).contains(LlamaTokenAttr::UserDefined);
-        let marks = vocab.tokens().filter(is_mark).map(|token| {
-            String::from_utf8_lossy(&vocab.token_to_piece(token, true, None)).into_owned()
-        });
-        // One letter stays one letter, however it is cut.
-        let marks = marks.filter(|mark| mark.chars().count() > 1 && !mark.trim().is_empty());
         Ok(Self {
             model,
+            vocabulary: Vocabulary::of(model),
             context,
             batch,
             read: Vec::new(),
             max_output: load.max_output,
-            marks: marks.collect(),
             prompt: 0,
             evaluated: 0,
             output: 0,
@@ -234,41 +226,6 @@ impl<'m> Mind<'m> {
     /// Returns how many tokens the model can see at once.
     pub(crate) fn window(&self) -> usize {
         self.context.n_ctx() as usize
-    }
-
-    /// Splits a text that may name the tokens that structure a conversation.
-    pub(crate) fn own(&self, text: &str) -> Vec<LlamaToken> {
-        self.model.vocab().tokenize(text.as_bytes(), false, true)
-    }
-
-    /// Splits a text in which nothing but letters counts.
-    pub(crate) fn said(&self, text: &str) -> Vec<LlamaToken> {
-        let vocab = self.model.vocab();
-        let mut tokens = Vec::new();
-        let mut rest = text;
-        // llama.cpp finds what a vocabulary's maker defined in any text, so each such mark is cut.
-        while let Some(cut) = self.first_mark(rest) {
-            let (piece, after) = rest.split_at(cut);
-            tokens.extend(vocab.tokenize(piece.as_bytes(), false, false));
-            rest = after;
-        }
-        tokens.extend(vocab.tokenize(rest.as_bytes(), false, false));
-        tokens
-    }
-
-    /// Returns where the first mark of a text is to be cut: behind its first letter.
-    fn first_mark(&self, text: &str) -> Option<usize> {
-        let places = self
-            .marks
-            .iter()
-            .filter_map(|mark| Some(text.find(mark.as_str())? + mark.chars().next()?.len_utf8()));
-        places.min()
-    }
-
-    /// Returns what a conversation begins with, where the model wants something.
-    pub(crate) fn beginning(&self) -> Option<LlamaToken> {
-        let vocab = self.model.vocab();
-        Some(vocab.bos()).filter(|bos| vocab.should_add_bos() && bos.0 >= 0)
     }
 
     /// Reads tokens, so that what comes next can be asked for. What begins as what was read last is
@@ -370,10 +327,10 @@ impl<'m> Mind<'m> {
         for _ in 0..most {
             let token = self.choose(sampler)?;
             self.output += 1;
-            if self.model.vocab().is_eog(token) {
+            if self.vocabulary.is_end(token) {
                 return Ok(Stop::Said);
             }
-            if !write(&self.model.vocab().token_to_piece(token, true, None)) {
+            if !write(&self.vocabulary.bytes(token)) {
                 return Ok(Stop::Wanted);
             }
             if self.read.len() + 1 >= self.window() {

@@ -12,7 +12,7 @@
 //! default model, [`pull::DEFAULT`], is a tiny one for demonstrations that really runs.
 //!
 //! In reading order: [`pull`] fetches files, `gguf` reads what they say of themselves, `engine` owns
-//! the weights, `lines` and `template` are the two ways to talk, `grammar` writes grammars.
+//! the weights, `vocabulary` splits text into tokens, `lines` and `template` are the two ways to talk, `grammar` writes grammars.
 #![deny(missing_docs)]
 
 mod engine;
@@ -23,6 +23,7 @@ mod model;
 pub mod pull;
 mod template;
 mod text;
+mod vocabulary;
 
 pub use gguf::Header;
 pub use model::{Config, LINES_WINDOW, LocalModel, TEMPLATE_WINDOW, Way};

@@ -63,7 +63,7 @@ impl Talk for Lines {
         let mut dialogue = Dialogue::of(&request.messages);
         let prompt = loop {
             let prompt = format!("{examples}{}", dialogue.text());
-            let length = mind.said(&prompt).len() + MOST;
+            let length = mind.vocabulary.split_said(&prompt).len() + MOST;
             if length < mind.window() {
                 break prompt;
             }
@@ -242,7 +242,7 @@ fn likelihoods(
 
 /// Splits a prompt, with what the model wants at the beginning.
 fn tokens(mind: &Mind<'_>, prompt: &str) -> Vec<LlamaToken> {
-    let mut tokens: Vec<LlamaToken> = mind.beginning().into_iter().collect();
-    tokens.extend(mind.said(prompt));
+    let mut tokens: Vec<LlamaToken> = mind.vocabulary.beginning().into_iter().collect();
+    tokens.extend(mind.vocabulary.split_said(prompt));
     tokens
 }

@@ -5,6 +5,7 @@
 
 mod format;
 mod render;
+mod schema;
 
 use bowline_llm::{
     AssistantMessage, AssistantPart, ErrorKind, Reasoning, Request, Response, StopReason,
@@ -17,8 +18,9 @@ use crate::engine::{Halt, Listener, Mind, Stop, Talk};
 use crate::grammar;
 use crate::model::made_id;
 use crate::text::Text;
+use crate::vocabulary::Piece;
 use format::{Format, Written};
-use render::{Piece, Renderer};
+use render::Renderer;
 
 /// How many tokens an answer may have where nobody says.
 const MOST: usize = 8192;
@@ -98,7 +100,7 @@ impl Template {
     ) -> Result<Vec<Written>, Halt> {
         // What came after the beginning of the call was not held to the grammar yet.
         let mut tokens = prompt.tokens.clone();
-        tokens.extend(mind.own(&format!("{said}{}", self.format.opening())));
+        tokens.extend(mind.vocabulary.split_written(format!("{said}{}", self.format.opening())));
         mind.read(&tokens, listener)?;
         let grammar = match self.grammar.take() {
             Some((tools, grammar)) if tools == request.tools => grammar,
@@ -132,28 +134,26 @@ struct Prompt {
 
 impl Template {
     fn prompt(&self, mind: &Mind<'_>, request: &Request) -> Result<Prompt, Halt> {
-        let vocab = mind.model.vocab();
-        let text_of = |token: LlamaToken| {
-            String::from_utf8_lossy(&vocab.token_to_piece(token, true, None)).into_owned()
-        };
-        let bos = Some(vocab.bos()).filter(|token| token.0 >= 0).map(text_of).unwrap_or_default();
-        let eos = Some(vocab.eos()).filter(|token| token.0 >= 0).map(text_of).unwrap_or_default();
+        let Mind { vocabulary, .. } = mind;
+        let (bos, eos) = (vocabulary.bos(), vocabulary.eos());
         let pieces = self.renderer.render(request, self.format, &bos, &eos).map_err(|error| {
-            let message = format!("the chat template of the model failed: {error}");
+            // What a template refuses with is all there is to say; of its mistakes the place is known.
+            let what = match error.kind() {
+                minijinja::ErrorKind::InvalidOperation => error.detail().map(str::to_owned),
+                _ => None,
+            };
+            let what = what.unwrap_or_else(|| error.to_string());
+            let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
+            let message = format!("the chat template of the model failed: {what}");
             Halt::failed(ErrorKind::InvalidRequest, message)
         })?;
         let mut tokens = Vec::new();
         let has_bos = matches!(pieces.first(), Some(Piece::Own(text)) if text.starts_with(&bos));
         if !has_bos || bos.is_empty() {
-            tokens.extend(mind.beginning());
+            tokens.extend(vocabulary.beginning());
         }
-        for piece in &pieces {
-            match piece {
-                Piece::Own(text) => tokens.extend(mind.own(text)),
-                // Nobody but the template may end a turn or begin another.
-                Piece::Said(text) => tokens.extend(mind.said(text)),
-            }
-        }
+        // Nobody but the template may end a turn or begin another.
+        tokens.extend(vocabulary.split(&pieces));
         let is_thinking =
             matches!(pieces.last(), Some(Piece::Own(text)) if text.trim_end().ends_with(THINK));
         Ok(Prompt { tokens, is_thinking })

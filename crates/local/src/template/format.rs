@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::schema;
 use crate::engine::Halt;
 use crate::grammar;
 
@@ -96,7 +97,7 @@ impl Format {
                 "root ::= call \"\\n</tool_call>\" (\"\\n<tool_call>\\n\" call \"\\n</tool_call>\")*\n"
             }
             Self::Bare => "root ::= call\n",
-            Self::List => "root ::= \"[\" call (\", \" call)* \"]\"\n",
+            Self::List => "root ::= \" \"? \"[\" call (\", \" call)* \"]\"\n",
         };
         Ok(format!("{root}{call}"))
     }
@@ -124,13 +125,19 @@ impl Format {
 fn calls_grammar(model: &LlamaModel, tools: &[ToolSpec], arguments: &str) -> Result<String, Halt> {
     let calls: Vec<String> = tools
         .iter()
-        .map(|tool| {
-            let own = call_schema(&tool.name, arguments, tool.schema.as_str());
+        .enumerate()
+        .map(|(n, tool)| {
+            let call = |schema: &str| call_schema(&tool.name, arguments, schema);
+            let placed = |parent: &str| {
+                let place = format!("{parent}/properties/{arguments}");
+                schema::placed(tool.schema.as_str(), &place).map(|schema| call(&schema))
+            };
             // A schema with what a grammar cannot say is left to the tool, which checks it too.
-            match json_schema_to_grammar(&own).map(|text| grammar::sampler(model, &text)) {
-                Ok(Ok(_)) => own,
-                Ok(Err(_)) | Err(_) => call_schema(&tool.name, arguments, r#"{"type":"object"}"#),
-            }
+            placed("#")
+                .and_then(|own| json_schema_to_grammar(&own).ok())
+                .filter(|text| grammar::sampler(model, text).is_ok())
+                .and_then(|_| placed(&format!("#/anyOf/{n}")))
+                .unwrap_or_else(|| call(r#"{"type":"object"}"#))
         })
         .collect();
     let any = format!(r#"{{"anyOf":[{}]}}"#, calls.join(","));

@@ -10,19 +10,11 @@ use serde::Serialize as _;
 use serde_json::ser::Formatter;
 
 use super::format::Format;
+use crate::vocabulary::Piece;
 
 /// What stands around text that is not the template's own, while the template runs.
 const BEGIN: char = '\u{f8f0}';
 const END: char = '\u{f8f1}';
-
-/// A part of a written conversation.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Piece {
-    /// What the template wrote; it may name the tokens that structure a conversation.
-    Own(String),
-    /// What a user or a tool said.
-    Said(String),
-}
 
 /// A chat template.
 #[derive(Debug)]
@@ -311,3 +303,6 @@ impl Formatter for Spaced {
         writer.write_all(b": ")
     }
 }
+
+#[cfg(test)]
+mod tests;

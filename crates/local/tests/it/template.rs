@@ -1,14 +1,14 @@
 //! Conversation as a chat template says.
 
 use bowline_llm::{
-    AssistantMessage, AssistantPart, ErrorKind, Message, Model as _, Part, Reasoning, StopReason,
-    StreamEvent, ToolCall, ToolResult,
+    AssistantMessage, AssistantPart, ErrorKind, Message, Model as _, Part, Reasoning, Response,
+    StopReason, StreamEvent, ToolCall, ToolResult,
 };
 use bowline_local::Way;
 use pretty_assertions::assert_eq;
 use serde_json::Value;
 
-use crate::gguf::{CALL, END_OF_THOUGHT, END_OF_TURN, TAGGED, THINK};
+use crate::gguf::{CALL, CALLS, END_OF_THOUGHT, END_OF_TURN, TAGGED, THINK};
 use crate::{Place, ask, gguf, request};
 
 const TOOLS: [(&str, &str); 2] = [
@@ -172,4 +172,145 @@ fn a_conversation_that_does_not_fit_is_an_overflow() {
     assert_eq!(model.info().context_window, Some(512));
     let error = ask(&model, request(vec![Message::user("a".repeat(600))], &[])).error();
     assert_eq!(error.kind, ErrorKind::ContextOverflow, "{error}");
+}
+
+/// What a model says that calls `add` once it has begun: numbers where it may, and then an end.
+const NUMBERS: [(u8, u8); 4] = [(b' ', b'7'), (b':', b'7'), (b'7', b','), (b'7', b'}')];
+
+/// After a quote it begins the name of `add`.
+const A_NAME: (usize, usize) = (b'"' as usize, b'a' as usize);
+
+/// Asks a model that begins a call as its template says, and would not go on by itself.
+fn call_of(template: &str, opening: &[(usize, usize)]) -> Response {
+    let numbers = NUMBERS.map(|(before, after)| (usize::from(before), usize::from(after)));
+    let mut chain = opening.to_vec();
+    chain.extend(numbers);
+    let model = gguf::Model { template: Some(template), chain: &chain, ..gguf::Model::default() };
+    let place = Place::new(&model);
+    let model = place.open();
+    assert_eq!(model.way(), Way::Template);
+    let called = AssistantMessage {
+        content: vec![AssistantPart::ToolCall(ToolCall {
+            id: "call_1".into(),
+            name: "add".to_owned(),
+            arguments: r#"{"a":1,"b":2}"#.to_owned(),
+        })],
+    };
+    let result = ToolResult {
+        call: "call_1".into(),
+        name: "add".to_owned(),
+        content: vec![Part::Text("3".to_owned())].into(),
+        is_error: false,
+    };
+    let mut messages = vec![Message::user("Add"), Message::Assistant(called.into())];
+    messages.extend([
+        Message::Results(vec![result]),
+        Message::assistant("3"),
+        Message::user("Go on"),
+    ]);
+    ask(&model, request(messages, &TOOLS)).response()
+}
+
+fn assert_adds(response: &Response) {
+    assert_eq!(response.stop, StopReason::ToolUse, "{response:?}");
+    for call in response.message.tool_calls() {
+        assert_eq!(call.name, "add");
+        let arguments: Value = serde_json::from_str(&call.arguments).unwrap();
+        assert!(arguments["a"].is_i64() && arguments["b"].is_i64(), "{arguments}");
+    }
+    assert!(response.message.tool_calls().count() > 0);
+}
+
+#[test]
+fn a_call_that_is_nothing_but_json_is_held_to_its_tool() {
+    let template = include_str!("../../fixtures/templates/llama3-style.jinja");
+    let response = call_of(template, &bytes(NEWLINE, "{\"name", usize::from(b'"')));
+    assert_adds(&response);
+    assert_eq!(response.message.content.len(), 1, "one call at a time and no text");
+}
+
+#[test]
+fn a_list_of_calls_is_held_to_the_tools() {
+    let template = include_str!("../../fixtures/templates/mistral-nemo.jinja");
+    let bracket = usize::from(b']');
+    let response = call_of(template, &[(bracket, CALLS), (usize::from(b'}'), bracket), A_NAME]);
+    assert_adds(&response);
+}
+
+#[test]
+fn calls_between_tags_are_held_to_the_tools_in_real_templates() {
+    for template in [
+        include_str!("../../fixtures/templates/qwen2.5.jinja"),
+        include_str!("../../fixtures/templates/qwen3.jinja"),
+    ] {
+        assert_adds(&call_of(template, &[(NEWLINE, CALL), A_NAME]));
+    }
+}
+
+#[test]
+fn a_template_that_refuses_says_why_in_one_line() {
+    let template = TAGGED.to_owned() + "{{ raise_exception('roles must\nalternate') }}";
+    let model = gguf::Model { template: Some(&template), ..gguf::Model::default() };
+    let error = ask(&Place::new(&model).open(), request(vec![Message::user("Hi")], &[])).error();
+    assert_eq!(error.kind, ErrorKind::InvalidRequest);
+    assert_eq!(error.message, "the chat template of the model failed: roles must alternate");
+    let template = TAGGED.to_owned() + "{{ messages | no_such_filter }}";
+    let model = gguf::Model { template: Some(&template), ..gguf::Model::default() };
+    let error = ask(&Place::new(&model).open(), request(vec![Message::user("Hi")], &[])).error();
+    assert!(error.message.contains("no_such_filter"), "{error}");
+    assert!(!error.message.contains('\n'), "{error}");
+}
+
+#[test]
+fn what_several_have_said_is_split_as_one_text() {
+    let tokens = |before: &str, said: &str, after: &str| {
+        let template = format!(
+            "{{% if tools %}}<tool_call>{{% endif %}}<|im_start|>{before}{{{{ messages[0].content }}}}{after}<|im_end|>"
+        );
+        let pieces = ["▁", "▁a", "ab", "▁ab"];
+        let chain = [(END_OF_TURN, END_OF_TURN)];
+        let model = gguf::Model {
+            template: Some(&template),
+            chain: &chain,
+            pieces: &pieces,
+            ..gguf::Model::default()
+        };
+        let request = request(vec![Message::user(said)], &[]);
+        ask(&Place::new(&model).open(), request).response().usage.unwrap().input
+    };
+    // A space, three letters, " ab" three times, and the two marks around it.
+    for (before, said, after) in [
+        ("", "say ab ab ab", ""),
+        ("say ", "ab", " ab ab"),
+        ("say ab ", "ab ab", ""),
+        ("sa", "y ab ab", " ab"),
+    ] {
+        assert_eq!(tokens(before, said, after), 9, "{before:?} {said:?} {after:?}");
+    }
+    // A mark that somebody says becomes letters, and no space comes into it.
+    assert_eq!(tokens("say ", "ab<think>ab", " ab"), 9 + "<think>".len() as u64);
+    assert_eq!(tokens("say ab", "<thi", "nk>ab ab"), 9 + "<think>".len() as u64);
+}
+
+#[test]
+fn a_type_that_contains_itself_is_held_to() {
+    // A tree: a number, and perhaps another tree below it. The model would write words.
+    const PLANT: &str = r##"{"type":"object","properties":{"tree":{"$ref":"#/$defs/Tree"}},"required":["tree"],"additionalProperties":false,"$defs":{"Tree":{"type":"object","properties":{"size":{"type":"integer"},"below":{"anyOf":[{"$ref":"#/$defs/Tree"},{"type":"null"}]}},"required":["size","below"],"additionalProperties":false}}}"##;
+    let mut chain = vec![(NEWLINE, CALL), (usize::from(b'"'), usize::from(b'p'))];
+    let numbers = NUMBERS.map(|(before, after)| (usize::from(before), usize::from(after)));
+    chain.extend(numbers);
+    let place = place(&chain);
+    let mut request =
+        request(vec![Message::user("Plant")], &[("stop", TOOLS[1].1), ("plant", PLANT)]);
+    request.max_output_tokens = Some(400);
+    let response = ask(&place.open(), request).response();
+    assert_eq!(response.stop, StopReason::ToolUse, "{response:?}");
+    for call in response.message.tool_calls() {
+        let arguments: Value = serde_json::from_str(&call.arguments).unwrap();
+        let mut tree = &arguments["tree"];
+        while !tree.is_null() {
+            assert!(tree["size"].is_i64() && tree.as_object().unwrap().len() == 2, "{arguments}");
+            tree = &tree["below"];
+        }
+    }
 }

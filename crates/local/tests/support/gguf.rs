@@ -16,8 +16,9 @@ pub(crate) const CALL: usize = 259;
 pub(crate) const END_OF_CALL: usize = 260;
 pub(crate) const THINK: usize = 261;
 pub(crate) const END_OF_THOUGHT: usize = 262;
+pub(crate) const CALLS: usize = 263;
 
-const OWN: [&str; 7] = [
+const OWN: [&str; 8] = [
     "<|endoftext|>",
     "<|im_start|>",
     "<|im_end|>",
@@ -25,9 +26,10 @@ const OWN: [&str; 7] = [
     "</tool_call>",
     "<think>",
     "</think>",
+    "[TOOL_CALLS]",
 ];
 const VOCABULARY: usize = 256 + OWN.len();
-/// A multiple of 32, and no less than the vocabulary.
+/// A multiple of 32, and no less than the vocabulary with its pieces.
 const WIDTH: usize = 288;
 
 /// A chat template that knows tools and writes calls between tags.
@@ -50,6 +52,9 @@ pub(crate) struct Model<'a> {
     pub(crate) chain: &'a [(usize, usize)],
     pub(crate) context_length: Option<u32>,
     pub(crate) family: Option<&'a str>,
+    /// Pieces of words beside the bytes, in which `▁` is a space. With any, text is split as SentencePiece
+    /// does, with a space before the first word.
+    pub(crate) pieces: &'a [&'a str],
 }
 
 impl Model<'_> {
@@ -60,6 +65,7 @@ impl Model<'_> {
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut pairs = Pairs::default();
+        let vocabulary = VOCABULARY + self.pieces.len();
         pairs.string("general.architecture", self.family.unwrap_or("llama"));
         pairs.u32("llama.context_length", self.context_length.unwrap_or(4096));
         pairs.u32("llama.embedding_length", WIDTH as u32);
@@ -68,24 +74,9 @@ impl Model<'_> {
         pairs.u32("llama.attention.head_count", 9);
         pairs.u32("llama.attention.head_count_kv", 9);
         pairs.u32("llama.rope.dimension_count", 32);
-        pairs.u32("llama.vocab_size", VOCABULARY as u32);
+        pairs.u32("llama.vocab_size", vocabulary as u32);
         pairs.f32("llama.attention.layer_norm_rms_epsilon", 1e-5);
-        pairs.string("tokenizer.ggml.model", "gpt2");
-        pairs.string("tokenizer.ggml.pre", "default");
-        let tokens: Vec<String> = (0..=255).map(byte_token).chain(OWN.map(str::to_owned)).collect();
-        pairs.strings("tokenizer.ggml.tokens", &tokens);
-        // 1 is a normal token, 3 one that structures a conversation, 4 one that the user defined.
-        let kinds = (0..VOCABULARY).map(|n| {
-            if n < 256 {
-                1
-            } else if n < CALL {
-                3
-            } else {
-                4
-            }
-        });
-        pairs.i32s("tokenizer.ggml.token_type", &kinds.collect::<Vec<i32>>());
-        pairs.strings("tokenizer.ggml.merges", &["Ġ Ġ".to_owned()]);
+        self.vocabulary(&mut pairs);
         pairs.u32("tokenizer.ggml.bos_token_id", END as u32);
         pairs.u32("tokenizer.ggml.eos_token_id", END_OF_TURN as u32);
         pairs.bool("tokenizer.ggml.add_bos_token", false);
@@ -115,20 +106,49 @@ impl Model<'_> {
         out
     }
 
+    /// Writes the tokens and how text becomes them.
+    fn vocabulary(&self, pairs: &mut Pairs) {
+        let is_spaced = !self.pieces.is_empty();
+        let byte = |byte| if is_spaced { format!("<0x{byte:02X}>") } else { byte_token(byte) };
+        let own = OWN.iter().chain(self.pieces).map(|text| (*text).to_owned());
+        let tokens: Vec<String> = (0..=255).map(byte).chain(own).collect();
+        // 1 is a normal token, 3 one that structures a conversation, 4 one that the user defined, 6 a
+        // byte.
+        let kinds = (0..tokens.len()).map(|n| match n {
+            0..256 if is_spaced => 6,
+            END..CALL => 3,
+            CALL..VOCABULARY => 4,
+            _ => 1,
+        });
+        pairs.i32s("tokenizer.ggml.token_type", &kinds.collect::<Vec<i32>>());
+        if is_spaced {
+            pairs.string("tokenizer.ggml.model", "llama");
+            // The longest pieces are joined first.
+            let scores = tokens.iter().map(|token| token.chars().count() as f32);
+            pairs.f32s("tokenizer.ggml.scores", &scores.collect::<Vec<f32>>());
+        } else {
+            pairs.string("tokenizer.ggml.model", "gpt2");
+            pairs.string("tokenizer.ggml.pre", "default");
+            pairs.strings("tokenizer.ggml.merges", &["Ġ Ġ".to_owned()]);
+        }
+        pairs.strings("tokenizer.ggml.tokens", &tokens);
+    }
+
     fn tensors(&self) -> Vec<(&'static str, Vec<usize>, Vec<f32>)> {
         let zeros =
             |name, shape: &[usize]| (name, shape.to_vec(), vec![0.0; shape.iter().product()]);
         let ones = |name| (name, vec![WIDTH], vec![1.0; WIDTH]);
-        let mut embedding = vec![0.0; WIDTH * VOCABULARY];
-        let mut output = vec![0.0; WIDTH * VOCABULARY];
-        for token in 0..VOCABULARY {
+        let vocabulary = VOCABULARY + self.pieces.len();
+        let mut embedding = vec![0.0; WIDTH * vocabulary];
+        let mut output = vec![0.0; WIDTH * vocabulary];
+        for token in 0..vocabulary {
             embedding[token * WIDTH + token] = 1.0;
         }
         for (before, after) in self.chain {
             output[after * WIDTH + before] = 4.0;
         }
         vec![
-            ("token_embd.weight", vec![WIDTH, VOCABULARY], embedding),
+            ("token_embd.weight", vec![WIDTH, vocabulary], embedding),
             ones("blk.0.attn_norm.weight"),
             zeros("blk.0.attn_q.weight", &[WIDTH, WIDTH]),
             zeros("blk.0.attn_k.weight", &[WIDTH, WIDTH]),
@@ -139,7 +159,7 @@ impl Model<'_> {
             zeros("blk.0.ffn_up.weight", &[WIDTH, 32]),
             zeros("blk.0.ffn_down.weight", &[32, WIDTH]),
             ones("output_norm.weight"),
-            ("output.weight", vec![WIDTH, VOCABULARY], output),
+            ("output.weight", vec![WIDTH, vocabulary], output),
         ]
     }
 }
@@ -195,6 +215,13 @@ impl Pairs {
         let mut out = 8_u32.to_le_bytes().to_vec();
         out.extend((values.len() as u64).to_le_bytes());
         values.iter().for_each(|value| out.extend(sized(value)));
+        self.put(key, 9, &out);
+    }
+
+    fn f32s(&mut self, key: &str, values: &[f32]) {
+        let mut out = 6_u32.to_le_bytes().to_vec();
+        out.extend((values.len() as u64).to_le_bytes());
+        values.iter().for_each(|value| out.extend(value.to_le_bytes()));
         self.put(key, 9, &out);
     }
 
