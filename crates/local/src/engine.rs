@@ -14,6 +14,7 @@ use llama_cpp_2::model::LlamaModel;
 use llama_cpp_2::model::params::LlamaModelParams;
 use llama_cpp_2::sampling::LlamaSampler;
 use llama_cpp_2::token::LlamaToken;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::gguf::backend;
@@ -43,7 +44,11 @@ pub(crate) trait Talk: Send + 'static {
     ) -> Result<(), Halt>;
 }
 
-/// The thread. Dropping it ends the thread and waits for that.
+/// The thread.
+///
+/// When this is dropped nobody listens any more, so the thread ends: after the batch of tokens it is at,
+/// or at once while it loads. Where tokio runs, its runtime waits for that on a thread of its own and
+/// whoever drops this does not; elsewhere the drop waits.
 #[derive(Debug)]
 pub(crate) struct Engine {
     jobs: Option<mpsc::Sender<(Request, Listener)>>,
@@ -56,9 +61,10 @@ impl Engine {
         let (jobs, requests) = mpsc::channel::<(Request, Listener)>();
         let serve = move || {
             while let Ok((request, listener)) = requests.recv() {
-                let model = match load_model(&load) {
+                let model = match load_model(&load, &listener) {
                     Ok(model) => model,
-                    Err(error) => {
+                    Err(Halt::Unheard) => continue,
+                    Err(Halt::Failed(error)) => {
                         listener.fail(error);
                         continue;
                     }
@@ -108,9 +114,11 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         drop(self.jobs.take());
-        if let Some(thread) = self.thread.take() {
-            // It ends after the batch of tokens it is at: whoever listened has left.
-            let _ = thread.join();
+        let Some(thread) = self.thread.take() else { return };
+        let wait = move || drop(thread.join());
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(wait)),
+            Err(_) => wait(),
         }
     }
 }
@@ -144,16 +152,25 @@ impl Halt {
     }
 }
 
-fn load_model(load: &Load) -> Result<LlamaModel, ModelError> {
+/// Loads the weights, as long as somebody waits for them.
+fn load_model(load: &Load, listener: &Listener) -> Result<LlamaModel, Halt> {
     let wrong = |what: &str| {
         let message = format!("cannot load {}: {what}", load.path.display());
-        ModelError::new(ErrorKind::InvalidRequest, message)
+        Halt::failed(ErrorKind::InvalidRequest, message)
     };
+    if listener.0.is_closed() {
+        return Err(Halt::Unheard);
+    }
     if !load.path.exists() {
         return Err(wrong("it is not there any more"));
     }
-    LlamaModel::load_from_file(backend()?, &load.path, &LlamaModelParams::default())
-        .map_err(|_| wrong("it is damaged, too large for the memory, or of an unknown kind"))
+    let events = listener.0.clone();
+    let params = LlamaModelParams::default().with_progress_callback(move |_| !events.is_closed());
+    let model = LlamaModel::load_from_file(backend().map_err(Halt::Failed)?, &load.path, &params);
+    model.map_err(|_| match listener.0.is_closed() {
+        true => Halt::Unheard,
+        false => wrong("it is damaged, too large for the memory, or of an unknown kind"),
+    })
 }
 
 /// A loaded model and what it has read.

@@ -122,8 +122,8 @@ enum Stage {
     Hearing(Hearing),
 }
 
-/// A reply in the middle. Its fields are dropped in this order: the engine ends what nobody hears, and
-/// if this was its last owner waits for that.
+/// A reply in the middle. Its fields are dropped in this order: an engine that goes with its last owner
+/// ends what nobody hears.
 struct Hearing {
     events: UnboundedReceiver<Result<StreamEvent, ModelError>>,
     _engine: Arc<Engine>,

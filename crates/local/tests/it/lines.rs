@@ -1,5 +1,8 @@
 //! Conversation in plain lines.
 
+use std::fs;
+use std::process::Command;
+
 use bowline_llm::{
     AssistantMessage, AssistantPart, ErrorKind, Message, Model as _, Part, Request, StopReason,
     ToolCall, ToolResult,
@@ -126,8 +129,29 @@ fn a_reply_that_nobody_hears_ends() {
     let mut stream = model.stream(request(vec![Message::user("Say something")], &[]));
     assert!(block_on(stream.next()).unwrap().is_ok());
     drop(stream);
-    // The next one is answered, and dropping the model waits for its thread.
+    // The next one is answered.
     ask(&model, said("Read a.txt")).response();
+}
+
+#[test]
+fn within_tokio_a_model_that_is_busy_is_dropped_without_waiting() {
+    let place = place();
+    let model = open(&place);
+    fs::remove_file(place.path()).unwrap();
+    assert!(Command::new("mkfifo").arg(place.path()).status().unwrap().success());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let file = runtime.block_on(async {
+        let mut stream = model.stream(request(vec![Message::user("Say something")], &[]));
+        assert!(futures::poll!(stream.next()).is_pending());
+        // It loads as long as this is open: opening it for writing waits for one who reads.
+        let file = fs::OpenOptions::new().write(true).open(place.path()).unwrap();
+        drop(model);
+        drop(stream);
+        file
+    });
+    drop(file);
+    // The end of the runtime waits for the end of the thread.
+    drop(runtime);
 }
 
 proptest! {
