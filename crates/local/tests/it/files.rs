@@ -5,7 +5,6 @@ use std::fs;
 use bowline_llm::{ErrorKind, Message};
 use bowline_local::pull::{self, Pull, PullError, Source};
 use bowline_local::{Header, Way};
-use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 
 use crate::{Place, ask, gguf, request};
@@ -63,6 +62,11 @@ fn a_file_that_breaks_off_is_told_when_it_is_loaded() {
     ask(&model, request(vec![Message::user("Hi")], &[])).response();
 }
 
+/// Waits for what runs within tokio.
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
+}
+
 fn pull_of(place: &Place, sha256: Option<&str>) -> Pull {
     Pull {
         source: Source::File(place.path()),
@@ -83,6 +87,7 @@ fn a_pulled_file_is_checked_before_it_is_kept() {
     let mut told = Vec::new();
     let pulled = block_on(pull::pull(&right, &mut |come, all| told.push((come, all)))).unwrap();
     assert_eq!((pulled.name.as_str(), &pulled.sha256), ("made-up", &found));
+    assert_eq!(told.first(), Some(&(0, Some(pulled.bytes))));
     assert_eq!(told.last(), Some(&(pulled.bytes, Some(pulled.bytes))));
     assert_eq!(fs::read(&pulled.path).unwrap(), fs::read(place.path()).unwrap());
     assert_eq!(pull::kept(&right.folder), ["made-up"]);
