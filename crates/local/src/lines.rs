@@ -198,7 +198,7 @@ impl Lines {
             }
         };
         let likelihoods = likelihoods(mind, &ask.prompt, &ask.offered, listener)?;
-        let gains = likelihoods.iter().zip(&habits).map(|(now, ever)| now - ever);
+        let gains = gains(&likelihoods, &habits);
         ask.offered
             .iter()
             .zip(gains)
@@ -207,6 +207,11 @@ impl Lines {
             .map(|(form, _)| *form)
             .ok_or_else(|| Halt::failed(ErrorKind::Incomplete, "no tool fits"))
     }
+}
+
+/// Returns how much more likely each form is now than without a question.
+fn gains(now: &[f32], ever: &[f32]) -> Vec<f32> {
+    now.iter().zip(ever).map(|(now, ever)| now - ever).collect()
 }
 
 /// Measures how likely the model finds each form when nothing is asked.
@@ -231,13 +236,18 @@ fn likelihoods(
 ) -> Result<Vec<f32>, Halt> {
     let texts: Vec<Vec<LlamaToken>> =
         forms.iter().map(|form| tokens(mind, &format!("{prompt}Call: {}", form.shown))).collect();
-    let Some(first) = texts.first() else { return Ok(Vec::new()) };
+    let (same, openings) = parting(&texts);
+    mind.read(same, listener)?;
+    Ok(mind.likelihoods(&openings))
+}
+
+/// Returns what all texts begin with, and how each goes on. None is the beginning of another.
+fn parting(texts: &[Vec<LlamaToken>]) -> (&[LlamaToken], Vec<LlamaToken>) {
+    let Some(first) = texts.first() else { return (&[], Vec::new()) };
     let is_same = |n: &usize| texts.iter().all(|text| text.get(*n) == first.get(*n));
     let same = (0..first.len()).take_while(is_same).count();
-    mind.read(first.get(..same).unwrap_or_default(), listener)?;
-    let openings: Vec<LlamaToken> =
-        texts.iter().filter_map(|text| text.get(same).copied()).collect();
-    Ok(mind.likelihoods(&openings))
+    let openings = texts.iter().filter_map(|text| text.get(same).copied()).collect();
+    (first.get(..same).unwrap_or_default(), openings)
 }
 
 /// Splits a prompt, with what the model wants at the beginning.
@@ -245,4 +255,30 @@ fn tokens(mind: &Mind<'_>, prompt: &str) -> Vec<LlamaToken> {
     let mut tokens: Vec<LlamaToken> = mind.vocabulary.beginning().into_iter().collect();
     tokens.extend(mind.vocabulary.split_said(prompt));
     tokens
+}
+
+#[cfg(test)]
+mod tests {
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    fn tokens(numbers: &[i32]) -> Vec<LlamaToken> {
+        numbers.iter().copied().map(LlamaToken::new).collect()
+    }
+
+    #[test]
+    fn texts_part_at_the_first_token_in_which_any_differs() {
+        let texts = [tokens(&[1, 2, 7, 9]), tokens(&[1, 2, 8]), tokens(&[1, 2, 7, 4])];
+        assert_eq!(parting(&texts), (&*tokens(&[1, 2]), tokens(&[7, 8, 7])));
+        let texts = [tokens(&[5]), tokens(&[6])];
+        assert_eq!(parting(&texts), (&*tokens(&[]), tokens(&[5, 6])));
+        assert_eq!(parting(&[]), (&*tokens(&[]), tokens(&[])));
+    }
+
+    #[test]
+    fn what_counts_is_what_the_question_adds() {
+        // The first is the likeliest always, the second is likelier than usual.
+        assert_eq!(gains(&[-1.0, -2.0, -9.0], &[-1.0, -4.0, -8.0]), [0.0, 2.0, -1.0]);
+    }
 }
