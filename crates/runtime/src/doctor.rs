@@ -200,8 +200,13 @@ async fn check_models(runtime: &Runtime, report: &mut Report) {
             Some(picked) => check_model(&picked.name, runtime, report),
             None => {
                 let file = runtime.folders.config.join("config.toml");
+                let pull = match embedded::IS_BUILT_IN {
+                    true => ", or fetch a small model with `bowline model pull`",
+                    false => "",
+                };
                 let fix = format!(
-                    "set `model` in {}, or ANTHROPIC_API_KEY or OPENAI_API_KEY, or start a local server such as Ollama",
+                    "set `model` in {}, or ANTHROPIC_API_KEY or OPENAI_API_KEY, or start a local \
+                     server such as Ollama{pull}",
                     file.display()
                 );
                 report.problem("model", "none is configured and none was found", fix);
