@@ -117,6 +117,8 @@ pub(crate) enum Events {
     Full,
 }
 
+/// Every task is checked. The exit code is 0 if the script did all of them, or a model at least one: it
+/// may be wrong now and then. Else it is that of the run that failed, as of `exec`, or 1.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Demo {
     /// Which demonstration.

@@ -596,6 +596,25 @@ fn the_demonstration_does_its_task_for_real() {
 }
 
 #[test]
+fn a_demonstration_of_which_a_model_does_nothing_has_failed() {
+    let demonstrate = |provider: &Provider| {
+        let home = Home::new(provider);
+        let mut command = home.bowline();
+        let command = command.args(["demo", "-m", "test/model"]);
+        let output = command.env("TMPDIR", home.path("home")).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, out) = demonstrate(&says("It passes."));
+    assert!(out.contains("0 of 1 tasks done"), "{out}");
+    assert_eq!(code, Some(1));
+    let (code, out) = demonstrate(&calls(&["sed -i s/count=1/count=0/ average.sh"]));
+    assert!(out.contains("1 of 1 tasks done"), "{out}");
+    assert_eq!(code, Some(0));
+    let refused = Provider::answering(|_| Reply::Status(401, "{}".to_owned()));
+    assert_eq!(demonstrate(&refused).0, Some(5));
+}
+
+#[test]
 #[cfg(not(feature = "local"))]
 fn a_build_without_models_of_its_own_says_how_to_get_them() {
     let provider = says("never asked");
