@@ -2,12 +2,13 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 use std::{fmt, io};
 
 use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
-use reqwest::{Client, Response, Url, redirect};
+use reqwest::{Client, RequestBuilder, Response, Url, redirect};
 use tokio::time::timeout;
 
 use crate::{ErrorKind, ModelError, Secret};
@@ -32,6 +33,8 @@ pub struct Transport(Arc<Pools>);
 struct Pools {
     config: Config,
     clients: Clients,
+    /// Whether anything was answered, so that a request may go over a connection that was kept.
+    has_answered: AtomicBool,
 }
 
 /// How connections are made.
@@ -80,7 +83,7 @@ impl Transport {
 
     fn with(config: Config) -> Self {
         let clients = Clients::new(&config.proxy);
-        Self(Arc::new(Pools { config, clients }))
+        Self(Arc::new(Pools { config, clients, has_answered: AtomicBool::new(false) }))
     }
 
     /// Sends `body` as JSON and returns the answer if it is a success.
@@ -95,7 +98,7 @@ impl Transport {
             .post(endpoint.url.clone())
             .headers(endpoint.headers.clone())
             .body(body);
-        let response = timeout(idle_timeout, request.send())
+        let response = timeout(idle_timeout, self.send(request))
             .await
             .map_err(|_| silence(idle_timeout))?
             .map_err(transport_error)?;
@@ -107,8 +110,22 @@ impl Transport {
         }
     }
 
+    /// Sends a request, and once more if it may be that the server closed a kept connection while the
+    /// request was on its way. llama-server promises to keep connections and closes them right after a
+    /// stream, so that a turn that follows at once would fail every now and then.
+    async fn send(&self, request: RequestBuilder) -> reqwest::Result<Response> {
+        let may_be_kept = self.0.has_answered.load(Ordering::Relaxed);
+        let again = if may_be_kept { request.try_clone() } else { None };
+        let response = match (request.send().await, again) {
+            (Err(error), Some(again)) if is_hang_up(&error) => again.send().await,
+            (sent, _) => sent,
+        }?;
+        self.0.has_answered.store(true, Ordering::Relaxed);
+        Ok(response)
+    }
+
     fn client(&self, url: &Url) -> Result<&Client, ModelError> {
-        let Pools { config, clients } = &*self.0;
+        let Pools { config, clients, .. } = &*self.0;
         let client = clients.get(url, |builder| {
             builder
                 .user_agent(&config.user_agent)
@@ -294,6 +311,11 @@ fn transport_error(error: reqwest::Error) -> ModelError {
         ErrorKind::Transport
     };
     ModelError::new(kind, causes(error))
+}
+
+/// Tells whether a connection was made, and then failed before the answer began.
+fn is_hang_up(error: &reqwest::Error) -> bool {
+    error.is_request() && !error.is_connect() && !error.is_timeout()
 }
 
 fn is_bad_certificate(error: &reqwest::Error) -> bool {

@@ -168,6 +168,29 @@ async fn all_requests_share_one_connection() {
 }
 
 #[tokio::test]
+async fn a_request_lost_with_a_kept_connection_is_sent_again_on_a_new_one() {
+    // As llama-server does it: the connection is said to be kept, and closed right after a stream.
+    let hung_up = Answer::sse("").ending(End::Closed);
+    let server =
+        Server::start(vec![Answer::sse(&hello()), hung_up.clone(), Answer::sse(&hello()), hung_up])
+            .await;
+    let model = client(&server);
+    outcome(&model).await.unwrap();
+    outcome(&model).await.unwrap();
+    assert_eq!((server.requests().len(), server.connections()), (3, 2));
+    // Who hangs up again is not asked a third time.
+    assert_eq!(outcome(&model).await.unwrap_err().kind, ErrorKind::Transport);
+    assert_eq!(server.requests().len(), 5);
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_up_on_a_new_connection_is_not_asked_again() {
+    let server = Server::start(vec![Answer::sse("").ending(End::Closed)]).await;
+    assert_eq!(outcome(&client(&server)).await.unwrap_err().kind, ErrorKind::Transport);
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
 async fn dropping_the_stream_ends_the_request() {
     let server = Server::start(vec![Answer::sse(TEXT).ending(End::Never)]).await;
     let model = client(&server);
