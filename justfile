@@ -17,6 +17,10 @@ fmt:
 test *arguments:
     ./scripts/test {{arguments}}
 
+# The tests against a real llama.cpp server, which comes from PyPI; arguments go to them.
+llama-server *arguments:
+    ./scripts/llama-server {{arguments}}
+
 # The demonstration.
 demo:
     ./scripts/demo

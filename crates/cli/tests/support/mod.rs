@@ -218,14 +218,18 @@ impl Home {
 
     /// As [`Home::new`], with more configuration.
     pub fn with(provider: &Provider, config: &str) -> Self {
+        let url = provider.base_url();
+        Self::configured(&format!(
+            "model = \"test/model\"\n{config}\n[providers.test]\nbase_url = \"{url}\"\nmax_retries = 0\n"
+        ))
+    }
+
+    /// Makes folders with a configuration and nothing else.
+    pub fn configured(config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let home = Self { folder };
         std::fs::create_dir_all(home.path("home/config")).unwrap();
         std::fs::create_dir(home.work()).unwrap();
-        let url = provider.base_url();
-        let config = format!(
-            "model = \"test/model\"\n{config}\n[providers.test]\nbase_url = \"{url}\"\nmax_retries = 0\n"
-        );
         std::fs::write(home.path("home/config/config.toml"), config).unwrap();
         home
     }
