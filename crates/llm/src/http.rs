@@ -259,15 +259,17 @@ impl Answer {
         }
     }
 
-    /// Reads the whole body.
-    pub(crate) async fn document(mut self) -> Result<Vec<u8>, ModelError> {
+    /// Reads the whole body, of which `first` has come already.
+    pub(crate) async fn document(mut self, first: Option<Bytes>) -> Result<Vec<u8>, ModelError> {
         let mut body = Vec::new();
-        while let Some(chunk) = self.chunk().await? {
+        let mut next = first;
+        while let Some(chunk) = next {
             body.extend_from_slice(&chunk);
             if body.len() > DOCUMENT_LIMIT {
                 let message = format!("answer longer than {DOCUMENT_LIMIT} bytes");
                 return Err(ModelError::new(ErrorKind::Decode, message));
             }
+            next = self.chunk().await?;
         }
         Ok(body)
     }

@@ -68,6 +68,15 @@ impl Default for Decoder {
     }
 }
 
+/// Tells whether a body is no stream of events but a document: JSON, the page of a proxy, or
+/// anything else that does not begin with a field or a comment.
+pub(crate) fn is_document(body: &[u8]) -> bool {
+    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body).trim_ascii_start();
+    let begins = |field: &[u8]| body.starts_with(field) || field.starts_with(body);
+    let fields: [&[u8]; 5] = [b":", b"data", b"event", b"id", b"retry"];
+    !fields.into_iter().any(begins)
+}
+
 impl Decoder {
     /// Makes a decoder that takes lines and events of at most `limit` bytes.
     pub fn with_limit(limit: usize) -> Self {

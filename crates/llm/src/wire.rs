@@ -5,7 +5,7 @@
 //! that sends, reads, waits and gives up. What several wires write alike lies below in `ids`, `json`,
 //! `media` and `shape`.
 
-use crate::{ModelError, Request, Response, StreamEvent, ToolBlock, sse};
+use crate::{ErrorKind, ModelError, Request, Response, StreamEvent, ToolBlock, sse};
 
 mod client;
 pub(crate) mod ids;
@@ -60,6 +60,31 @@ pub trait Decode: Sized {
     /// # Errors
     /// If the document is no answer, or reports an error of the provider.
     fn document(self, body: &[u8]) -> Result<Response, ModelError>;
+
+    /// Reads an answer that came as a whole: a document, or a stream where none was asked for.
+    ///
+    /// # Errors
+    /// If either fails.
+    fn whole(mut self, body: &[u8]) -> Result<Response, ModelError> {
+        match body.trim_ascii_start() {
+            [b'{' | b'[', ..] => return self.document(body),
+            // Most often the address is wrong, and what lies there is a site.
+            _ if sse::is_document(body) => return Err(self.fail(ModelError::from_page(body))),
+            _ => {}
+        }
+        let mut lines = sse::Decoder::default();
+        lines.push(body);
+        loop {
+            match lines.next_event() {
+                Ok(Some(event)) => self.push(&event, &mut drop)?,
+                Ok(None) => return self.finish(),
+                Err(error) => {
+                    let error = ModelError::new(ErrorKind::Decode, error.to_string());
+                    return Err(self.fail(error));
+                }
+            }
+        }
+    }
 
     /// Tells whether the reply is complete, so that nothing but its usage can still come.
     fn has_stopped(&self) -> bool;

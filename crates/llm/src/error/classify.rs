@@ -38,9 +38,15 @@ impl ModelError {
         facts.into_error()
     }
 
+    /// Makes an error of a page that came where an answer was expected.
+    pub(crate) fn from_page(body: &[u8]) -> Self {
+        let message = format!("no answer of a model: {}", text_of_page(body));
+        Self::new(ErrorKind::Decode, message)
+    }
+
     /// Makes an error of the value of an `error` field in an answer that began as a success.
     pub(crate) fn from_error_field(error: &str) -> Self {
-        let error = serde_json::from_str(error).unwrap_or(Value::Null);
+        let error = serde_json::from_str(error).unwrap_or_else(|_| error.into());
         let mut facts = Facts::default();
         facts.add(&error);
         // A gateway that had already sent its status puts the real one into the code.

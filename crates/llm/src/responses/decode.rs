@@ -204,22 +204,6 @@ impl Decoder {
         self.is_done = true;
         Ok(())
     }
-
-    /// Reads a stream that came where a document was asked for.
-    fn stream_as_document(mut self, body: &[u8]) -> Result<Response, ModelError> {
-        let mut lines = sse::Decoder::default();
-        lines.push(body);
-        loop {
-            match lines.next_event() {
-                Ok(Some(event)) => self.push(&event, &mut drop)?,
-                Ok(None) => return self.finish(),
-                Err(error) => {
-                    let error = ModelError::new(ErrorKind::Decode, error.to_string());
-                    return Err(self.fail(error));
-                }
-            }
-        }
-    }
 }
 
 impl Decode for Decoder {
@@ -228,15 +212,17 @@ impl Decode for Decoder {
         event: &sse::Event<'_>,
         emit: &mut dyn FnMut(StreamEvent),
     ) -> Result<(), ModelError> {
-        if self.is_done {
-            return Ok(());
+        let sse::Event { name, data } = *event;
+        match data.trim() {
+            _ if self.is_done => return Ok(()),
+            // A sign of life.
+            "" => return Ok(()),
+            "[DONE]" => {
+                self.is_done = true;
+                return Ok(());
+            }
+            _ => {}
         }
-        let data = event.data;
-        if data.trim() == "[DONE]" {
-            self.is_done = true;
-            return Ok(());
-        }
-        let name = event.name;
         let mut event: Event<'_> = serde_json::from_str(data).map_err(|error| {
             self.fail(ModelError::new(ErrorKind::Decode, format!("no event of a reply: {error}")))
         })?;
@@ -256,10 +242,6 @@ impl Decode for Decoder {
         let invalid = |what: String| {
             ModelError::new(ErrorKind::Decode, format!("no answer of this wire: {what}"))
         };
-        let start = body.trim_ascii_start();
-        if start.starts_with(b"event:") || start.starts_with(b"data:") {
-            return self.stream_as_document(body);
-        }
         let body = std::str::from_utf8(body).map_err(|error| invalid(error.to_string()))?;
         let whole: Whole<'_> =
             serde_json::from_str(body).map_err(|error| invalid(error.to_string()))?;

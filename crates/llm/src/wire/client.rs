@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::stream;
 use tokio::time::timeout;
 
@@ -116,20 +117,20 @@ impl<C: Codec> Exchange<C> {
         let tools = request.tools.clone();
         // The history may be large, and is not needed while the answer comes.
         drop(request);
-        let answer = transport.post(endpoint, body).await?;
+        let mut answer = transport.post(endpoint, body).await?;
         let decoder = codec.decoder_for(&tools, RandomState::new().build_hasher().finish());
-        if !codec.is_streaming() || answer.is_json() {
-            let response = decoder.document(&answer.document().await?)?;
-            self.events.push_back(StreamEvent::Done(Box::new(response)));
-        } else {
+        let first = answer.chunk().await?;
+        if codec.is_streaming() && is_stream(&answer, first.as_deref().unwrap_or_default()) {
             let lines = sse::Decoder::default();
-            self.stage = Stage::Reading(Box::new(Reading { answer, lines, decoder }));
+            return self.take(Box::new(Reading { answer, lines, decoder }), first).await;
         }
+        let response = decoder.whole(&answer.document(first).await?)?;
+        self.events.push_back(StreamEvent::Done(Box::new(response)));
         Ok(())
     }
 
     async fn read(&mut self, mut reading: Box<Reading<C::Decoder>>) -> Result<(), ModelError> {
-        let Reading { answer, lines, decoder } = &mut *reading;
+        let Reading { answer, decoder, .. } = &mut *reading;
         let chunk = if decoder.has_stopped() {
             // The reply is complete: a server that keeps the line open, or loses it, does not void
             // what it has said.
@@ -137,6 +138,16 @@ impl<C: Codec> Exchange<C> {
         } else {
             answer.chunk().await.map_err(|error| decoder.fail(error))?
         };
+        self.take(reading, chunk).await
+    }
+
+    /// Takes the next piece of a stream, or its end.
+    async fn take(
+        &mut self,
+        mut reading: Box<Reading<C::Decoder>>,
+        chunk: Option<Bytes>,
+    ) -> Result<(), ModelError> {
+        let Reading { lines, decoder, .. } = &mut *reading;
         let is_end = chunk.is_none();
         lines.push(&chunk.unwrap_or_default());
         let events = &mut self.events;
@@ -165,5 +176,14 @@ impl<C: Codec> Exchange<C> {
         }
         self.events.push_back(StreamEvent::Done(Box::new(response)));
         Ok(())
+    }
+}
+
+/// Tells whether an answer that begins with `first` is a stream. Its bytes say more than its type:
+/// servers that know no streams, and gateways with bad news, send documents under any type.
+fn is_stream(answer: &Answer, first: &[u8]) -> bool {
+    match first.trim_ascii_start() {
+        [] => !answer.is_json(),
+        first => !sse::is_document(first),
     }
 }

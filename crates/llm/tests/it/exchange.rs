@@ -94,6 +94,17 @@ async fn a_document_is_taken_asked_for_or_not() {
 }
 
 #[tokio::test]
+async fn bad_news_in_place_of_a_stream_is_told_as_it_is() {
+    let error = failure(Answer::sse(r#"{"error":{"message":"no GPU","code":503}}"#)).await;
+    assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Overloaded, "no GPU"));
+    for content_type in ["text/html", "text/event-stream", "application/json"] {
+        let error = failure(Answer::new(content_type, "<p>Welcome!</p>")).await;
+        assert_eq!(error.kind, ErrorKind::Decode, "asking again changes nothing");
+        assert_eq!(error.message, "no answer of a model: Welcome!");
+    }
+}
+
+#[tokio::test]
 async fn the_key_and_the_headers_are_sent_and_never_shown() {
     let server = Server::start(vec![Answer::sse(&hello())]).await;
     let config = Config {

@@ -96,6 +96,11 @@ macro_rules! recorded_tests {
         async fn exchanges_work_over_a_socket() {
             $crate::recorded::check_exchanges::<$wire>().await;
         }
+
+        #[tokio::test]
+        async fn answers_are_known_by_their_bytes() {
+            $crate::recorded::check_types::<$wire>().await;
+        }
     };
 }
 pub(crate) use recorded_tests;
@@ -250,6 +255,20 @@ pub(crate) async fn check_exchanges<W: Wire>() {
             Err(error) => {
                 assert!(case.is_error(), "{}: {error}", case.name);
                 assert_eq!((error.kind, error.status), (case.kind(), Some(case.status)));
+            }
+        }
+    }
+}
+
+/// Checks that neither what was asked for nor the type of an answer decides how it is read.
+pub(crate) async fn check_types<W: Wire>() {
+    for case in cases::<W>().iter().filter(|case| !case.is_error()) {
+        for content_type in ["application/json", "text/event-stream", "text/plain"] {
+            for stream in [true, false] {
+                let answer = Answer::new(content_type, case.body.clone());
+                let server = Server::start(vec![answer.ending(End::Chunked(1_000))]).await;
+                let response = outcome(&W::client(&server.url(), stream)).await;
+                W::check(case, &response.unwrap_or_else(|error| panic!("{}: {error}", case.name)));
             }
         }
     }

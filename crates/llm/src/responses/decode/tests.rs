@@ -400,7 +400,7 @@ fn what_is_no_answer_is_refused() {
     let event = sse::Event { name: "", data: "<html>" };
     assert_eq!(decoder().push(&event, &mut drop).unwrap_err().kind, ErrorKind::Decode);
     let cut = "event: response.created\ndata: {\"type\":\"response.created\"}\n\n";
-    assert_eq!(decoder().document(cut.as_bytes()).unwrap_err().kind, ErrorKind::Incomplete);
+    assert_eq!(decoder().whole(cut.as_bytes()).unwrap_err().kind, ErrorKind::Incomplete);
 }
 
 #[test]

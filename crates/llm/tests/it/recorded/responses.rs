@@ -157,14 +157,6 @@ fn the_phase_of_a_message_goes_back() {
 }
 
 #[test]
-fn a_stream_is_read_where_a_document_was_asked_for() {
-    for case in cases::<Responses>().iter().filter(|case| case.is_stream()) {
-        let decoder = Responses::codec().decoder(1);
-        Responses::check(case, &decoder.document(case.body.as_bytes()).unwrap());
-    }
-}
-
-#[test]
 fn recorded_histories_are_written_again_as_they_were() {
     let mut items = 0;
     for case in cases::<Responses>().iter().filter(|case| case.request.is_object()) {
