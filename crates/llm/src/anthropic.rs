@@ -14,7 +14,7 @@
 //! whitespace are left out unless they keep two blocks of thinking apart, as is thinking that
 //! nothing follows. Reasoning and items of another provider, or of another wire, are left out too.
 //! Thinking of another model of the same provider goes back: the server itself drops what a model
-//! cannot read. Citations, and which hosted tool asked for a call, are not kept.
+//! cannot read.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,21 +8,22 @@ use serde_json::value::RawValue;
 use crate::Usage;
 use crate::wire::json::Count;
 
-/// An event of a stream; its `type` says which of the fields it has.
+/// An event of a stream; its `type` says which of the fields it has. What an event of a type not
+/// known here means by a field is unknown too, so nothing is read before its type is.
 #[derive(Deserialize)]
 pub(super) struct Event<'a> {
     #[serde(borrow, default)]
     pub(super) r#type: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
-    pub(super) message: Option<Answer<'a>>,
+    pub(super) message: Option<&'a RawValue>,
     #[serde(default)]
     pub(super) index: Count,
     #[serde(borrow, default)]
     pub(super) content_block: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    pub(super) delta: Option<Delta<'a>>,
-    #[serde(default)]
-    pub(super) usage: Option<Tokens>,
+    pub(super) delta: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) error: Option<&'a RawValue>,
 }
@@ -74,6 +75,8 @@ pub(super) struct Delta<'a> {
     pub(super) signature: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     pub(super) partial_json: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    pub(super) citation: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(super) stop_reason: Option<Cow<'a, str>>,
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::answer::{Answer, Event, Tokens};
+use super::answer::{Answer, Delta, Event, Tokens};
 use super::draft::{Draft, Kind};
 use crate::wire::{Decode, ids};
 use crate::{
@@ -49,17 +50,31 @@ impl Decode for Decoder {
         event: &sse::Event<'_>,
         emit: &mut dyn FnMut(StreamEvent),
     ) -> Result<(), ModelError> {
-        if self.is_done {
-            return Ok(());
-        }
         let sse::Event { name, data } = *event;
-        let event: Event<'_> = serde_json::from_str(data).map_err(|error| self.odd(error))?;
-        if event.error.is_some() {
-            return Err(self.reported(event.error));
+        match data.trim() {
+            _ if self.is_done => return Ok(()),
+            // A sign of life.
+            "" => return Ok(()),
+            // Gateways that speak other wires as well end this one as they end those.
+            "[DONE]" => {
+                self.is_done = self.stop.is_some();
+                return Ok(());
+            }
+            _ => {}
         }
-        match event.r#type.as_deref().unwrap_or(name) {
+        let event: Event<'_> = self.read(data)?;
+        let kind = event.r#type.as_deref().unwrap_or(name);
+        if event.error.is_some() || kind == "error" {
+            // It stands in a field of its own, or is the event itself.
+            let error = event.error.map_or(data, RawValue::get);
+            return Err(self.fail(ModelError::from_error_field(error)));
+        }
+        match kind {
             "message_start" => match event.message {
-                Some(answer) => self.take_head(&answer),
+                Some(answer) => {
+                    let answer: Answer<'_> = self.read(answer.get())?;
+                    self.take_head(&answer)
+                }
                 None => Ok(()),
             },
             "content_block_start" => {
@@ -69,7 +84,7 @@ impl Decode for Decoder {
             "content_block_delta" => {
                 let Some(delta) = event.delta else { return Ok(()) };
                 let added = match self.draft(event.index.0) {
-                    Some(draft) => draft.kind.add(delta, data, emit),
+                    Some(draft) => draft.kind.add(delta, emit),
                     None => return Err(self.odd("more of a block that has not begun")),
                 };
                 added.map_err(|error| self.odd(error))
@@ -81,17 +96,21 @@ impl Decode for Decoder {
                 Ok(())
             }
             "message_delta" => {
-                self.count(event.usage);
-                if let Some(reason) = event.delta.and_then(|delta| delta.stop_reason) {
+                let usage = event.usage.map(|usage| self.read(usage.get())).transpose()?;
+                self.count(usage);
+                let delta = event.delta.map(|delta| self.read(delta.get())).transpose()?;
+                if let Some(reason) = delta.and_then(|delta: Delta<'_>| delta.stop_reason) {
                     self.stop = Some(stop_reason(&reason));
                 }
                 Ok(())
             }
             "message_stop" => {
+                for draft in &mut self.drafts {
+                    draft.kind.end(emit);
+                }
                 self.is_done = true;
                 Ok(())
             }
-            "error" => Err(self.reported(event.error)),
             // `ping`, and what came after this version.
             _ => Ok(()),
         }
@@ -99,7 +118,7 @@ impl Decode for Decoder {
 
     fn document(mut self, body: &[u8]) -> Result<Response, ModelError> {
         let body = std::str::from_utf8(body).map_err(|error| self.odd(error))?;
-        let answer: Answer<'_> = serde_json::from_str(body).map_err(|error| self.odd(error))?;
+        let answer: Answer<'_> = self.read(body)?;
         self.take_head(&answer)?;
         let Some(blocks) = answer.content else {
             return Err(self.odd("an answer without content"));
@@ -137,10 +156,10 @@ impl Decode for Decoder {
         };
         let usage = self.tokens.usage();
         let Self { provider, salt, id, model, drafts, .. } = self;
-        let content = drafts
-            .into_iter()
-            .filter_map(|draft| draft.kind.into_part(&provider, |n| ids::made(salt, &id, n)))
-            .collect();
+        let mut content = Vec::with_capacity(drafts.len());
+        for draft in drafts {
+            draft.kind.finish(&mut content, &provider, |n| ids::made(salt, &id, n));
+        }
         let message = AssistantMessage { content };
         Ok(Response { message, stop, usage, wasted: Usage::default(), model, by: None })
     }
@@ -152,10 +171,15 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
+    /// Reads a piece of JSON.
+    fn read<'a, T: Deserialize<'a>>(&self, json: &'a str) -> Result<T, ModelError> {
+        serde_json::from_str(json).map_err(|error| self.odd(error))
+    }
+
     fn take_head(&mut self, answer: &Answer<'_>) -> Result<(), ModelError> {
         self.count(answer.usage);
-        if answer.error.is_some() {
-            return Err(self.reported(answer.error));
+        if let Some(error) = answer.error {
+            return Err(self.fail(ModelError::from_error_field(error.get())));
         }
         if let Some(id) = &answer.id {
             id.as_ref().clone_into(&mut self.id);
@@ -188,10 +212,6 @@ impl Decoder {
         if let Some(tokens) = tokens {
             self.tokens.update(&tokens);
         }
-    }
-
-    fn reported(&self, error: Option<&RawValue>) -> ModelError {
-        self.fail(ModelError::from_error_field(error.map_or("null", RawValue::get)))
     }
 
     fn odd(&self, what: impl std::fmt::Display) -> ModelError {

@@ -1,6 +1,7 @@
 //! Messages into blocks.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use super::Codec;
 use crate::wire::json::{arguments, write};
 use crate::wire::{ids, media};
 use crate::{
-    AssistantMessage, AssistantPart, Media, Message, Opaque, Part, RawJson, Reasoning, ToolCall,
+    AssistantMessage, AssistantPart, Media, Message, Part, RawJson, Reasoning, ToolCall,
     ToolResult, ToolSpec,
 };
 
@@ -30,7 +31,7 @@ pub(super) fn message(codec: &Codec, message: &Message) -> Bytes {
             out.push(b',');
         }
         match block {
-            Block::Opaque(item) => out.extend_from_slice(item.as_bytes()),
+            Block::Made(json) => out.extend_from_slice(json.as_bytes()),
             block => write(&mut out, block),
         }
     }
@@ -124,9 +125,9 @@ pub(super) enum Block<'a> {
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
-    /// A block of the provider's own, written as it came.
+    /// A block that is JSON already.
     #[serde(skip)]
-    Opaque(&'a str),
+    Made(Cow<'a, str>),
 }
 
 #[derive(Serialize)]
@@ -174,19 +175,30 @@ fn of_assistant<'a>(codec: &Codec, assistant: &'a AssistantMessage) -> Vec<Block
         Some(AssistantPart::Text(_) | AssistantPart::ToolCall(_) | AssistantPart::Opaque(_))
         | None => false,
     };
-    let block = |(n, part): (usize, &'a AssistantPart)| match part {
-        // Between two blocks of thinking even a space counts: they must not come together.
-        AssistantPart::Text(text)
-            if !text.is_empty() && is_thinking(n.checked_sub(1)) && is_thinking(Some(n + 1)) =>
-        {
-            Some(Block::Text { text: text.into() })
-        }
-        AssistantPart::Text(text) => Block::of_text(text),
-        AssistantPart::Reasoning(reasoning) => thinking(reasoning, &codec.provider),
-        AssistantPart::ToolCall(call) => Some(Block::of_call(call)),
-        AssistantPart::Opaque(opaque) => Block::of_opaque(opaque, &codec.provider),
-    };
-    let mut blocks: Vec<_> = assistant.content.iter().enumerate().filter_map(block).collect();
+    let mut blocks = Vec::with_capacity(assistant.content.len());
+    let mut frame = None;
+    for (n, part) in assistant.content.iter().enumerate() {
+        let framed = frame.take();
+        let block = match part {
+            // Between two blocks of thinking even a space counts: they must not come together.
+            AssistantPart::Text(text)
+                if !text.is_empty()
+                    && is_thinking(n.checked_sub(1))
+                    && is_thinking(Some(n + 1)) =>
+            {
+                Some(Block::Text { text: text.into() })
+            }
+            AssistantPart::Text(text) => Block::of_text(text),
+            AssistantPart::Reasoning(reasoning) => thinking(reasoning, &codec.provider),
+            AssistantPart::ToolCall(call) => Some(Block::of_call(call)),
+            AssistantPart::Opaque(opaque) if opaque.provider != *codec.provider => None,
+            AssistantPart::Opaque(opaque) => {
+                frame = Frame::read(&opaque.item);
+                Block::of_opaque(&opaque.item)
+            }
+        };
+        blocks.extend(block.map(|block| block.within(framed)));
+    }
     // A message must not end with thinking: an answer that was cut in the middle of it.
     while let Some(Block::Thinking { .. } | Block::RedactedThinking { .. }) = blocks.last() {
         blocks.pop();
@@ -288,17 +300,49 @@ impl<'a> Block<'a> {
     }
 
     /// Takes the items of tools that the provider runs itself. Other items may be another wire's.
-    fn of_opaque(opaque: &'a Opaque, provider: &str) -> Option<Self> {
+    fn of_opaque(item: &'a RawJson) -> Option<Self> {
         #[derive(Deserialize)]
         struct Item<'a> {
             #[serde(borrow)]
             r#type: Cow<'a, str>,
         }
-        if opaque.provider != provider {
-            return None;
-        }
-        let Item { r#type } = opaque.item.read().ok()?;
+        let Item { r#type } = item.read().ok()?;
         let is_ours = r#type.ends_with("_tool_use") || r#type.ends_with("_tool_result");
-        is_ours.then(|| Self::Opaque(opaque.item.as_str()))
+        is_ours.then(|| Self::Made(item.as_str().into()))
+    }
+
+    /// Puts what it held besides back into a block, if it is one of the same kind.
+    fn within(self, frame: Option<Frame<'a>>) -> Self {
+        let kind = match self {
+            Self::Text { .. } => "text",
+            Self::ToolUse { .. } => "tool_use",
+            _ => "",
+        };
+        let Some(frame) = frame.filter(|frame| frame.kind == kind) else { return self };
+        let mut json = Vec::new();
+        write(&mut json, &self);
+        json.pop();
+        for (name, value) in frame.fields {
+            json.push(b',');
+            write(&mut json, name);
+            json.push(b':');
+            json.extend_from_slice(value.get().as_bytes());
+        }
+        json.push(b'}');
+        String::from_utf8(json).map_or(self, |json| Self::Made(json.into()))
+    }
+}
+
+/// What a text or a call held besides, as it was kept before it.
+struct Frame<'a> {
+    kind: &'a str,
+    fields: BTreeMap<&'a str, &'a RawValue>,
+}
+
+impl<'a> Frame<'a> {
+    fn read(item: &'a RawJson) -> Option<Self> {
+        let mut fields: BTreeMap<&str, &RawValue> = item.read().ok()?;
+        let kind = serde_json::from_str(fields.remove("type")?.get()).ok()?;
+        matches!(kind, "text" | "tool_use").then_some(Self { kind, fields })
     }
 }

@@ -74,15 +74,6 @@ pub(super) struct FunctionDelta<'a> {
     pub(super) arguments: Option<&'a RawValue>,
 }
 
-/// Reads `arguments`: the text of a string, or the bytes of anything else.
-pub(super) fn arguments(raw: &RawValue) -> String {
-    match raw.get() {
-        "null" => String::new(),
-        text if text.starts_with('"') => serde_json::from_str(text).unwrap_or_default(),
-        text => text.to_owned(),
-    }
-}
-
 #[derive(Deserialize)]
 pub(super) struct Tokens {
     #[serde(default)]

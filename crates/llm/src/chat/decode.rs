@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::answer::{CallDelta, Choice, Chunk, Delta, FunctionDelta, Text, arguments};
+use super::answer::{CallDelta, Choice, Chunk, Delta, FunctionDelta, Text};
 use super::reasoning::Details;
 use super::text_calls::{self, Found};
-use crate::wire::{Decode, ids};
+use crate::wire::{Decode, ids, json};
 use crate::{
     AssistantMessage, AssistantPart, ErrorKind, ModelError, Opaque, Reasoning, Response,
     StopReason, StreamEvent, ToolCall, ToolSpec, Usage, sse,
@@ -284,7 +284,7 @@ impl Decoder {
         let FunctionDelta { name, arguments: raw } = function.unwrap_or_default();
         let id = id.as_ref().and_then(Text::filled);
         let name = name.as_ref().and_then(Text::filled);
-        let arguments = raw.map(arguments).unwrap_or_default();
+        let arguments = raw.map(json::written_arguments).unwrap_or_default().into_owned();
         let n = match self.draft_for(index.0, id, name) {
             Some(n) => n,
             None => {

@@ -6,6 +6,7 @@ use std::fmt;
 use bytes::Bytes;
 use serde::de::{self, Deserializer, IgnoredAny, Visitor};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 /// Appends a value as JSON.
 pub(crate) fn write(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
@@ -44,6 +45,16 @@ pub(crate) fn arguments(raw: &str) -> Cow<'_, str> {
         Cow::Borrowed(raw)
     } else {
         Cow::Owned(serde_json::json!({ "invalid_arguments": raw }).to_string())
+    }
+}
+
+/// Reads the arguments of a call: the text of a string, or else the bytes of what stands there. Some
+/// servers write the JSON itself where a string should hold it, and some the other way round.
+pub(crate) fn written_arguments(raw: &RawValue) -> Cow<'_, str> {
+    match raw.get() {
+        "null" => Cow::Borrowed(""),
+        text if text.starts_with('"') => Cow::Owned(serde_json::from_str(text).unwrap_or_default()),
+        text => Cow::Borrowed(text),
     }
 }
 

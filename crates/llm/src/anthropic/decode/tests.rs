@@ -123,6 +123,29 @@ fn a_call_that_is_told_in_one_piece_has_its_arguments_and_its_deltas() {
 }
 
 #[test]
+fn arguments_count_whatever_shape_a_server_gives_them() {
+    let arguments = |input: &Value| {
+        let call = json!({"type": "tool_use", "id": "a", "name": "f", "input": input});
+        let stream = [&[message_start(), start(0, &call)][..], &end("tool_use")].concat();
+        let (events, response) = decode(&stream);
+        let message = response.unwrap().message;
+        let document = json!({"content": [call], "stop_reason": "tool_use"}).to_string();
+        assert_eq!(decoder().document(document.as_bytes()).unwrap().message, message);
+        let told = events.iter().filter_map(|event| match event {
+            StreamEvent::ToolCallDelta { arguments, .. } => Some(arguments.as_str()),
+            _ => None,
+        });
+        let arguments = message.tool_calls().next().unwrap().arguments.clone();
+        assert_eq!(told.collect::<String>(), arguments);
+        arguments
+    };
+    assert_eq!(arguments(&json!({"x": 1})), r#"{"x":1}"#, "no end of the block was told");
+    assert_eq!(arguments(&json!("{\"x\": 1}")), r#"{"x": 1}"#);
+    assert_eq!(arguments(&json!({})), "{}");
+    assert_eq!(arguments(&Value::Null), "");
+}
+
+#[test]
 fn arguments_stay_as_the_model_wrote_them() {
     let call = json!({"type": "tool_use", "id": "a", "name": "f", "input": {}});
     let piece = |json: &str| delta(0, &json!({"type": "input_json_delta", "partial_json": json}));
@@ -209,12 +232,11 @@ fn a_block_of_a_kind_that_is_not_known_yet_is_kept_with_what_is_added() {
 }
 
 #[test]
-fn citations_and_unknown_events_are_passed_over() {
+fn unknown_events_and_empty_texts_are_passed_over() {
     let (events, content) = block(&[
         json!({"type": "ping"}),
         json!({"type": "news", "what": [1]}),
         start(0, &json!({"type": "text", "text": "", "citations": []})),
-        delta(0, &json!({"type": "citations_delta", "citation": {"url": "u"}})),
         delta(0, &json!({"type": "text_delta", "text": "a"})),
         stop(0),
         start(1, &json!({"type": "text", "text": ""})),
@@ -222,6 +244,42 @@ fn citations_and_unknown_events_are_passed_over() {
     ]);
     assert_eq!(events, [StreamEvent::TextDelta("a".to_owned())]);
     assert_eq!(content, [AssistantPart::Text("a".to_owned())]);
+}
+
+#[test]
+fn citations_and_callers_are_kept_before_what_they_belong_to() {
+    let cite = |url: &str| delta(0, &json!({"type": "citations_delta", "citation": {"url": url}}));
+    let call = |caller: &str| {
+        let caller = json!({"type": caller, "tool_id": "s"});
+        json!({"type": "tool_use", "id": caller["type"], "name": "f", "input": {}, "caller": caller})
+    };
+    let (_, content) = block(&[
+        start(0, &json!({"type": "text", "text": "", "odd": 1})),
+        cite("u"),
+        delta(0, &json!({"type": "text_delta", "text": "a"})),
+        cite("v"),
+        stop(0),
+        start(1, &call("code")),
+        start(2, &call("direct")),
+    ]);
+    let called = |id: &str| {
+        let arguments = "{}".to_owned();
+        AssistantPart::ToolCall(ToolCall { id: id.into(), name: "f".to_owned(), arguments })
+    };
+    assert_eq!(
+        content,
+        [
+            AssistantPart::Opaque(opaque(
+                r#"{"citations":[{"url":"u"},{"url":"v"}],"type":"text"}"#
+            )),
+            AssistantPart::Text("a".to_owned()),
+            AssistantPart::Opaque(opaque(
+                r#"{"caller":{"tool_id":"s","type":"code"},"type":"tool_use"}"#
+            )),
+            called("code"),
+            called("direct"),
+        ]
+    );
 }
 
 #[test]
@@ -279,11 +337,29 @@ fn an_error_needs_no_type_of_its_own() {
     for (name, data) in [
         ("error", r#"{"error":{"type":"overloaded_error","message":"no"}}"#),
         ("", r#"{"error":{"code":529,"message":"no"}}"#),
+        ("", r#"{"type":"error","message":"no"}"#),
+        ("error", r#"{"message":"no"}"#),
+        ("error", r#"{"type":"error","error":"no"}"#),
     ] {
         let event = sse::Event { name, data };
         let error = decoder().push(&event, &mut drop).unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Overloaded);
+        assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Overloaded, "no"), "{data}");
     }
+}
+
+#[test]
+fn signs_of_life_and_events_of_another_day_change_nothing() {
+    let events = |data: &[&str]| {
+        let mut decoder = decoder();
+        for data in data {
+            decoder.push(&sse::Event { name: "ping", data }, &mut drop).unwrap();
+        }
+        decoder.is_done()
+    };
+    assert!(!events(&["", " ", r#"{"type":"ping"}"#, "[DONE]"]), "it has not stopped");
+    let odd = r#"{"type":"odd","message":"a","delta":[1],"usage":7,"content_block":null}"#;
+    let stopped = r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
+    assert!(events(&[odd, stopped, "[DONE]"]), "gateways end all wires alike");
 }
 
 #[test]
