@@ -23,6 +23,39 @@ pub(super) struct Chunk<'a> {
     pub(super) usage: Option<Tokens>,
     #[serde(borrow, default)]
     pub(super) error: Option<&'a RawValue>,
+    /// What it is; some servers send an error that says so here alone.
+    #[serde(borrow, default)]
+    pub(super) object: Option<Text<'a>>,
+    /// Where Groq tells of usage and errors if it is not asked to do it the common way.
+    #[serde(borrow, default)]
+    pub(super) x_groq: Option<Aside<'a>>,
+}
+
+impl<'a> Chunk<'a> {
+    /// Returns the usage, wherever it stands.
+    pub(super) fn usage(&self) -> Option<Usage> {
+        let aside = self.x_groq.iter().filter_map(|aside| aside.usage.as_ref());
+        let choices = self.choices.iter().flatten().filter_map(|choice| choice.usage.as_ref());
+        self.usage.iter().chain(aside).chain(choices).find_map(Tokens::usage)
+    }
+
+    /// Returns the error that is reported, wherever it stands in the chunk, which is `data`.
+    pub(super) fn error(&self, data: &'a str) -> Option<&'a str> {
+        let aside = self.x_groq.iter().filter_map(|aside| aside.error);
+        let choices = self.choices.iter().flatten().filter_map(|choice| choice.error);
+        let error = self.error.into_iter().chain(aside).chain(choices).map(RawValue::get).next();
+        let is_error = self.object.as_ref().and_then(Text::filled) == Some("error");
+        error.or(is_error.then_some(data))
+    }
+}
+
+/// What stands beside the common fields.
+#[derive(Deserialize)]
+pub(super) struct Aside<'a> {
+    #[serde(default)]
+    pub(super) usage: Option<Tokens>,
+    #[serde(borrow, default)]
+    pub(super) error: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -37,6 +70,9 @@ pub(super) struct Choice<'a> {
     pub(super) finish_reason: Option<Text<'a>>,
     #[serde(borrow, default)]
     pub(super) error: Option<&'a RawValue>,
+    /// Moonshot's place for it.
+    #[serde(default)]
+    pub(super) usage: Option<Tokens>,
 }
 
 #[derive(Deserialize)]
@@ -89,6 +125,9 @@ pub(super) struct Tokens {
     /// DeepSeek's name for what was read from its cache.
     #[serde(default)]
     prompt_cache_hit_tokens: Count,
+    /// Moonshot's and Together's name for the same.
+    #[serde(default)]
+    cached_tokens: Count,
 }
 
 #[derive(Deserialize, Default)]
@@ -126,7 +165,8 @@ impl Tokens {
             output,
             cache_read: prompt
                 .and_then(|details| details.cached_tokens.0)
-                .or(self.prompt_cache_hit_tokens.0),
+                .or(self.prompt_cache_hit_tokens.0)
+                .or(self.cached_tokens.0),
             cache_write: prompt.and_then(|details| details.cache_write_tokens.0),
             reasoning,
         })

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
+
 use super::answer::{CallDelta, Choice, Chunk, Delta, FunctionDelta, Text};
 use super::reasoning::Details;
 use super::text_calls::{self, Found};
@@ -90,18 +92,27 @@ impl Decode for Decoder {
         event: &sse::Event<'_>,
         emit: &mut dyn FnMut(StreamEvent),
     ) -> Result<(), ModelError> {
-        if self.is_done {
-            return Ok(());
+        let sse::Event { name, data } = *event;
+        match data.trim() {
+            _ if self.is_done => return Ok(()),
+            // A sign of life.
+            "" => return Ok(()),
+            "[DONE]" => {
+                self.is_done = true;
+                return Ok(());
+            }
+            _ => {}
         }
-        let data = event.data;
-        if data.trim() == "[DONE]" {
-            self.is_done = true;
-            return Ok(());
+        let chunk = serde_json::from_str::<Chunk<'_>>(data);
+        if name == "error" {
+            // It stands in a field of its own, or is the event itself.
+            let error = chunk.ok().and_then(|chunk| chunk.error).map_or(data, RawValue::get);
+            return Err(self.fail(ModelError::from_error_field(error)));
         }
-        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|error| {
+        let chunk = chunk.map_err(|error| {
             self.fail(ModelError::new(ErrorKind::Decode, format!("no chunk of a reply: {error}")))
         })?;
-        self.take(chunk, emit)
+        self.take(chunk, data, emit)
     }
 
     fn document(mut self, body: &[u8]) -> Result<Response, ModelError> {
@@ -112,7 +123,7 @@ impl Decode for Decoder {
         let chunk: Chunk<'_> =
             serde_json::from_str(body).map_err(|error| invalid(error.to_string()))?;
         let is_empty = chunk.choices.as_ref().is_none_or(Vec::is_empty);
-        self.take(chunk, &mut drop)?;
+        self.take(chunk, body, &mut drop)?;
         if is_empty {
             return Err(self.fail(invalid("it has no choices".to_owned())));
         }
@@ -167,17 +178,18 @@ impl Decode for Decoder {
 }
 
 impl Decoder {
+    /// Takes a chunk, which was read from `data`.
     fn take(
         &mut self,
         chunk: Chunk<'_>,
+        data: &str,
         emit: &mut dyn FnMut(StreamEvent),
     ) -> Result<(), ModelError> {
-        if let Some(usage) = chunk.usage.and_then(|tokens| tokens.usage()) {
+        if let Some(usage) = chunk.usage() {
             self.usage = Some(usage);
         }
-        let choice_error = chunk.choices.iter().flatten().find_map(|choice| choice.error);
-        if let Some(error) = chunk.error.or(choice_error).filter(|error| error.get() != "null") {
-            return Err(self.fail(ModelError::from_error_field(error.get())));
+        if let Some(error) = chunk.error(data) {
+            return Err(self.fail(ModelError::from_error_field(error)));
         }
         if let Some(id) = chunk.id.as_ref().and_then(Text::filled)
             && self.id.is_empty()
@@ -192,20 +204,25 @@ impl Decoder {
         for choice in chunk.choices.into_iter().flatten() {
             // One answer was asked for; others would be mixed into it.
             if choice.index.0.unwrap_or(0) == 0 {
-                self.take_choice(choice, emit);
+                self.take_choice(choice, emit)?;
             }
         }
         Ok(())
     }
 
-    fn take_choice(&mut self, choice: Choice<'_>, emit: &mut dyn FnMut(StreamEvent)) {
+    fn take_choice(
+        &mut self,
+        choice: Choice<'_>,
+        emit: &mut dyn FnMut(StreamEvent),
+    ) -> Result<(), ModelError> {
         if let Some(delta) = choice.delta.or(choice.message) {
             self.take_delta(delta, emit);
         }
         if let Some(reason) = choice.finish_reason.as_ref().and_then(Text::filled) {
-            self.stop = Some(stop_reason(reason));
+            self.stop = Some(stop_reason(reason).map_err(|error| self.fail(error))?);
             self.settle(emit);
         }
+        Ok(())
     }
 
     fn take_delta(&mut self, delta: Delta<'_>, emit: &mut dyn FnMut(StreamEvent)) {
@@ -326,15 +343,23 @@ impl Decoder {
     }
 }
 
-fn stop_reason(reason: &str) -> StopReason {
-    match reason {
-        "stop" => StopReason::EndTurn,
-        "tool_calls" | "function_call" => StopReason::ToolUse,
-        "length" => StopReason::MaxTokens,
-        "content_filter" => StopReason::Refused,
+/// Says what a finish reason means, or which error it stands for. Gateways pass on the words of
+/// other wires.
+fn stop_reason(reason: &str) -> Result<StopReason, ModelError> {
+    Ok(match reason.to_ascii_lowercase().as_str() {
+        "stop" | "eos" | "eos_token" | "end_turn" | "stop_sequence" => StopReason::EndTurn,
+        "tool_calls" | "function_call" | "tool_use" => StopReason::ToolUse,
+        "length" | "max_tokens" | "model_length" => StopReason::MaxTokens,
+        "content_filter" | "safety" | "sensitive" | "refusal" => StopReason::Refused,
+        // DeepSeek's and Z.ai's words for a reply that they had to cut off: the next may be whole.
+        "insufficient_system_resource" | "network_error" => {
+            let message = format!("the provider cut the reply off ({reason})");
+            let code = Some(reason.to_owned());
+            return Err(ModelError { code, ..ModelError::new(ErrorKind::Overloaded, message) });
+        }
         "error" => StopReason::Error,
-        other => StopReason::Other(other.to_owned()),
-    }
+        _ => StopReason::Other(reason.to_owned()),
+    })
 }
 
 #[cfg(test)]

@@ -67,8 +67,21 @@ fn every_finish_reason_has_its_meaning() {
         ("content_filter", StopReason::Refused),
         ("error", StopReason::Error),
         ("pause", StopReason::Other("pause".to_owned())),
+        ("eos", StopReason::EndTurn),
+        ("STOP", StopReason::EndTurn),
+        ("tool_use", StopReason::ToolUse),
+        ("model_length", StopReason::MaxTokens),
+        ("sensitive", StopReason::Refused),
     ] {
         assert_eq!(decode(&[finish(reason)]).1.unwrap().stop, stop);
+    }
+}
+
+#[test]
+fn a_reply_that_the_provider_cut_off_is_none() {
+    for reason in ["insufficient_system_resource", "network_error"] {
+        let error = decode(&[delta(&json!({"content": "a"})), finish(reason)]).1.unwrap_err();
+        assert_eq!((error.kind, error.code.as_deref()), (ErrorKind::Overloaded, Some(reason)));
     }
 }
 
@@ -258,6 +271,20 @@ fn usage_keeps_unknown_and_zero_apart() {
 }
 
 #[test]
+fn usage_is_found_wherever_a_server_puts_it() {
+    let tokens = json!({"prompt_tokens": 5, "completion_tokens": 2, "cached_tokens": 4});
+    let expected = Usage { input: 5, output: 2, cache_read: Some(4), ..Usage::default() };
+    for chunk in [
+        json!({"choices": [], "usage": tokens}),
+        json!({"choices": [], "usage": null, "x_groq": {"id": "r", "usage": tokens}}),
+        json!({"choices": [{"delta": {}, "finish_reason": "stop", "usage": tokens}]}),
+        json!({"choices": null, "usage": tokens}),
+    ] {
+        assert_eq!(decode(&[finish("stop"), chunk]).1.unwrap().usage, Some(expected));
+    }
+}
+
+#[test]
 fn reasoning_left_out_of_the_answer_is_counted() {
     let usage = json!({
         "prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 34,
@@ -281,6 +308,42 @@ fn an_error_in_the_stream_fails_and_tells_what_was_billed() {
     let error = response.unwrap_err();
     assert_eq!((error.kind, error.status), (ErrorKind::RateLimited, Some(429)));
     assert_eq!(error.usage.total(), 4);
+}
+
+#[test]
+fn an_error_is_read_in_every_shape() {
+    for (name, data) in [
+        ("", r#"{"error":{"message":"no","type":"server_error"}}"#),
+        ("", r#"{"error":"no"}"#),
+        ("", r#"{"object":"error","message":"no","type":"InternalServerError","code":500}"#),
+        ("", r#"{"choices":[],"x_groq":{"error":"no"}}"#),
+        ("", r#"{"choices":[{"error":{"code":502,"message":"no"}}]}"#),
+        ("error", r#"{"error":{"message":"no"}}"#),
+        ("error", r#"{"message":"no","code":"server_error"}"#),
+        ("error", "no"),
+    ] {
+        let mut decoder = Decoder::new("mine".into(), 0);
+        let error = decoder.push(&sse::Event { name, data }, &mut drop).unwrap_err();
+        assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Overloaded, "no"), "{data}");
+    }
+}
+
+#[test]
+fn signs_of_life_change_nothing() {
+    let (_, response) = decode(&[
+        delta(&json!({"role": "assistant", "content": null})),
+        json!({"choices": []}),
+        json!({"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {}}]}),
+        delta(&json!({"role": "assistant", "content": "a"})),
+        json!({"choices": [{"index": 0, "message": {"content": "b"}}]}),
+        finish("stop"),
+    ]);
+    assert_eq!(response.unwrap().message.to_text(), "ab");
+    let mut decoder = Decoder::new("mine".into(), 0);
+    for data in ["", " ", "{}"] {
+        decoder.push(&event(data), &mut drop).unwrap();
+    }
+    assert!(!decoder.is_done());
 }
 
 #[test]

@@ -404,6 +404,15 @@ fn what_is_no_answer_is_refused() {
 }
 
 #[test]
+fn signs_of_life_change_nothing() {
+    let mut decoder = decoder();
+    for (name, data) in [("ping", ""), ("", " "), ("", "{}"), ("", r#"{"type":"ping"}"#)] {
+        decoder.push(&sse::Event { name, data }, &mut drop).unwrap();
+    }
+    assert!(!decoder.is_done());
+}
+
+#[test]
 fn events_of_another_day_change_nothing() {
     let (events, response) = decode(&[
         json!({"type": "keepalive", "sequence_number": 3}),
