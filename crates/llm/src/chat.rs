@@ -7,8 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::http::{Endpoint, Transport};
+use crate::wire::media::Taken;
 use crate::wire::{self, Connection, ids, json};
-use crate::{CallId, Message, ModelError, ModelInfo, Request, Secret, ToolBlock, ToolSpec, WireId};
+use crate::{
+    CallId, Message, Messages, ModelError, ModelInfo, Request, Secret, ToolBlock, ToolSpec, WireId,
+};
 
 mod answer;
 mod decode;
@@ -100,7 +103,6 @@ pub struct Codec {
     model: String,
     max_output_tokens: Option<u64>,
     dialect: Dialect,
-    call_ids: CallIds,
     shapes: Shapes,
     stream: bool,
 }
@@ -112,13 +114,8 @@ impl Codec {
             provider: info.provider.as_str().into(),
             model: info.model.clone(),
             max_output_tokens: info.max_output_tokens,
-            // Mistral's models want theirs wherever they run.
-            call_ids: match info.model.starts_with("mistralai/") {
-                true => CallIds::NineAlphanumerics,
-                false => dialect.call_ids,
-            },
             shapes: dialect.shapes.of_model(&info.model),
-            dialect,
+            dialect: dialect.for_model(&info.model),
             stream,
         }
     }
@@ -135,23 +132,47 @@ impl Codec {
 
     /// Names what the bytes of a message depend on: reasoning goes back to its provider only.
     fn wire_id(&self) -> WireId {
+        let Dialect { takes_images, takes_files, answers_results, .. } = self.dialect;
         let replay = match self.dialect.replay {
             Replay::Never => 0,
             Replay::Given => 1,
             Replay::Demanded => 2,
         };
-        let call_ids = match self.call_ids {
+        let call_ids = match self.dialect.call_ids {
             CallIds::Any => 0,
             CallIds::AtMost40 => 1,
             CallIds::NineAlphanumerics => 2,
         };
-        let provider = ids::of_provider(&self.provider);
-        WireId { wire: "chat", variant: provider << 4 | replay << 2 | call_ids }
+        let variant = [takes_images, takes_files, answers_results]
+            .into_iter()
+            .fold(ids::of_provider(&self.provider), |id, flag| id << 1 | u32::from(flag));
+        WireId { wire: "chat", variant: variant << 4 | replay << 2 | call_ids }
+    }
+
+    /// Returns what need not be told in words.
+    fn taken(&self) -> Taken {
+        Taken { images: self.dialect.takes_images, files: self.dialect.takes_files }
+    }
+
+    /// Returns the encoded messages, with what has to stand between them.
+    fn encoded(&self, messages: &Messages) -> Vec<Bytes> {
+        let wire = self.wire_id();
+        let mut encoded = Vec::with_capacity(messages.len());
+        let mut has_results = false;
+        for message in messages {
+            let is_user = matches!(**message, Message::User(_));
+            if self.dialect.answers_results && has_results && is_user {
+                encoded.push(Bytes::from_static(encode::ANSWER.as_bytes()));
+            }
+            encoded.push(message.encoded(wire, |message| self.encode(message)));
+            has_results = matches!(**message, Message::Results(_));
+        }
+        encoded
     }
 
     /// Returns the id of a call as the server takes it.
     fn call_id<'a>(&self, id: &'a CallId) -> Cow<'a, str> {
-        match self.call_ids {
+        match self.dialect.call_ids {
             CallIds::Any => Cow::Borrowed(id.as_str()),
             CallIds::AtMost40 => ids::fitting(id.as_str(), 40),
             CallIds::NineAlphanumerics => ids::nine(id.as_str()),
@@ -203,12 +224,7 @@ impl wire::Codec for Codec {
         if !request.system.is_empty() {
             encode::write_system(&mut body, self.dialect.system_role, &request.system);
         }
-        let messages: Vec<Bytes> = request
-            .messages
-            .iter()
-            .map(|message| message.encoded(wire, |message| self.encode(message)))
-            .collect();
-        json::write_joined(&mut body, &messages, b"]}");
+        json::write_joined(&mut body, &self.encoded(&request.messages), b"]}");
         body
     }
 

@@ -231,11 +231,11 @@ impl<'a> Block<'a> {
     }
 
     fn of_image(image: &'a Media) -> Self {
-        match &*image.media_type {
-            media_type @ ("image/png" | "image/jpeg" | "image/gif" | "image/webp") => {
+        match media::image_type(image) {
+            Some(media_type) => {
                 Self::Image { source: Source::Base64 { media_type, data: &image.data } }
             }
-            _ => Self::instead_of("image", image),
+            None => Self::Text { text: media::unshown(image).into() },
         }
     }
 
@@ -252,15 +252,8 @@ impl<'a> Block<'a> {
             Some(data) => {
                 Self::Document { source: Source::Text { media_type: "text/plain", data }, title }
             }
-            None => Self::instead_of("document", document),
+            None => Self::Text { text: media::unshown(document).into() },
         }
-    }
-
-    /// Tells of what this wire cannot carry.
-    fn instead_of(what: &str, media: &Media) -> Self {
-        let Media { media_type, name, .. } = media;
-        let name = name.as_deref().map(|name| format!(" {name:?}")).unwrap_or_default();
-        Self::Text { text: format!("[{what}{name} of type {media_type} cannot be shown]").into() }
     }
 
     fn of_call(call: &'a ToolCall) -> Self {

@@ -34,6 +34,14 @@ pub struct Dialect {
     pub call_ids: CallIds,
     /// How far an answer can be held to a JSON Schema.
     pub shapes: Shapes,
+    /// Whether the server takes images. A history that holds some is refused for good by one that
+    /// does not, so they are told of in words.
+    pub takes_images: bool,
+    /// Whether the server takes PDF files; the same holds for them.
+    pub takes_files: bool,
+    /// Whether the server refuses a user who speaks right after the results of calls, and answers
+    /// that say nothing. A sentence of the model's is put between.
+    pub answers_results: bool,
     /// Whether calls that a model wrote as text are read: where a server may not know how its model
     /// calls.
     pub reads_calls_in_text: bool,
@@ -138,13 +146,17 @@ const COMMON: Dialect = Dialect {
     replay: Replay::Never,
     call_ids: CallIds::Any,
     shapes: Shapes::Never,
+    takes_images: true,
+    takes_files: true,
+    answers_results: false,
     reads_calls_in_text: true,
 };
 
 /// A service whose operator knows how its models call.
-const HOSTED: Dialect = Dialect { reads_calls_in_text: false, ..COMMON };
+const HOSTED: Dialect = Dialect { takes_files: false, reads_calls_in_text: false, ..COMMON };
 
 const OPENAI: Dialect = Dialect {
+    takes_files: true,
     max_tokens: MaxTokens::MaxCompletionTokens,
     takes_cache_key: true,
     call_ids: CallIds::AtMost40,
@@ -166,7 +178,12 @@ const ROWS: &[Row] = &[
     Row {
         name: "openrouter",
         hosts: &["openrouter.ai"],
-        dialect: Dialect { marks_claude: true, call_ids: CallIds::AtMost40, ..HOSTED },
+        dialect: Dialect {
+            takes_files: true,
+            marks_claude: true,
+            call_ids: CallIds::AtMost40,
+            ..HOSTED
+        },
     },
     Row {
         name: "xai",
@@ -188,8 +205,13 @@ const ROWS: &[Row] = &[
     Row {
         name: "deepseek",
         hosts: &["api.deepseek.com"],
-        // It refuses a call without the reasoning that led to it.
-        dialect: Dialect { replay: Replay::Demanded, shapes: Shapes::ObjectAlone, ..HOSTED },
+        // It refuses a call without the reasoning that led to it, and every image.
+        dialect: Dialect {
+            replay: Replay::Demanded,
+            takes_images: false,
+            shapes: Shapes::ObjectAlone,
+            ..HOSTED
+        },
     },
     Row {
         name: "mistral",
@@ -201,6 +223,7 @@ const ROWS: &[Row] = &[
             efforts: Efforts::NoneOrHigh,
             call_ids: CallIds::NineAlphanumerics,
             shapes: Shapes::Alone,
+            answers_results: true,
             ..HOSTED
         },
     },
@@ -214,7 +237,11 @@ const ROWS: &[Row] = &[
         hosts: &["api.fireworks.ai"],
         dialect: Dialect { efforts: Efforts::LowToHigh, shapes: Shapes::Alone, ..HOSTED },
     },
-    Row { name: "ollama", hosts: &[], dialect: Dialect { shapes: Shapes::Alone, ..COMMON } },
+    Row {
+        name: "ollama",
+        hosts: &[],
+        dialect: Dialect { shapes: Shapes::Alone, takes_files: false, ..COMMON },
+    },
     // Their templates read `reasoning_content` of earlier messages.
     Row { name: "llamacpp", hosts: &[], dialect: Dialect { replay: Replay::Given, ..OPEN } },
     Row { name: "lmstudio", hosts: &[], dialect: Dialect { replay: Replay::Given, ..OPEN } },
@@ -222,7 +249,12 @@ const ROWS: &[Row] = &[
 ];
 
 /// A server of open models, whose templates know three efforts.
-const OPEN: Dialect = Dialect { efforts: Efforts::LowToHigh, shapes: Shapes::Alone, ..COMMON };
+const OPEN: Dialect = Dialect {
+    efforts: Efforts::LowToHigh,
+    shapes: Shapes::Alone,
+    takes_files: false,
+    ..COMMON
+};
 
 impl Dialect {
     /// Returns what is known of the server at `base_url`; what all understand if nothing is.
@@ -239,6 +271,15 @@ impl Dialect {
         let by_host = ROWS.iter().find(|row| row.is_at(&host));
         let by_name = || ROWS.iter().find(|row| row.hosts.is_empty() && row.name == provider);
         by_host.or_else(by_name).map_or(COMMON, |row| row.dialect.clone())
+    }
+
+    /// Returns the dialect with what a model wants wherever it runs: Mistral's are as strict
+    /// elsewhere as at home.
+    pub(super) fn for_model(self, model: &str) -> Self {
+        match model.starts_with("mistralai/") {
+            true => Self { call_ids: CallIds::NineAlphanumerics, answers_results: true, ..self },
+            false => self,
+        }
     }
 }
 
@@ -312,7 +353,11 @@ mod tests {
             ("", "https://mine.openai.azure.com/openai/v1", OPENAI),
             ("vllm", "https://api.openai.com/v1", OPENAI),
             ("openai", "http://127.0.0.1:1/v1", COMMON),
-            ("ollama", "http://127.0.0.1:1/v1", Dialect { shapes: Shapes::Alone, ..COMMON }),
+            (
+                "ollama",
+                "http://127.0.0.1:1/v1",
+                Dialect { shapes: Shapes::Alone, takes_files: false, ..COMMON },
+            ),
             ("vllm", "http://gpu.lan:8000/v1", Dialect { replay: Replay::Given, ..OPEN }),
             ("mine", "https://openrouter.ai.evil.example/v1", COMMON),
         ] {

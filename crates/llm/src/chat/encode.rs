@@ -1,7 +1,6 @@
 //! Messages and requests into bytes.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -9,18 +8,21 @@ use serde_json::value::RawValue;
 
 use super::{Codec, Replay, Shapes, SystemRole};
 use crate::wire::json::{arguments, write};
-use crate::wire::media::{DataUri, missing};
+use crate::wire::media::DataUri;
 use crate::wire::shape::is_of_object;
 use crate::{
     AssistantMessage, AssistantPart, Message, Part, RawJson, ToolCall, ToolResult, ToolSpec,
     UserMessage,
 };
 
+/// What the model is taken to have said between results and a user, where it has to say something.
+pub(super) const ANSWER: &str = r#"{"role":"assistant","content":"I have read the results."}"#;
+
 /// Encodes one message as zero or more items of the `messages` array, joined by commas.
 pub(super) fn message(codec: &Codec, message: &Message) -> Bytes {
     let mut out = Vec::new();
     match message {
-        Message::User(user) => write(&mut out, &WirePrompt::of(user)),
+        Message::User(user) => write(&mut out, &WirePrompt::of(codec, user)),
         Message::Assistant(assistant) => write(&mut out, &WireAssistant::of(codec, assistant)),
         Message::Results(results) => write_results(codec, &mut out, results),
     }
@@ -58,12 +60,12 @@ struct WirePrompt<'a> {
 }
 
 impl<'a> WirePrompt<'a> {
-    fn of(user: &'a UserMessage) -> Self {
+    fn of(codec: &Codec, user: &'a UserMessage) -> Self {
         let content = match user.content.as_slice() {
             [] => Content::Text(""),
             // One text as a plain string: some servers know nothing else.
             [Part::Text(text)] => Content::Text(text),
-            parts => Content::Parts(parts.iter().map(WirePart::of).collect()),
+            parts => Content::Parts(parts.iter().map(|part| WirePart::of(codec, part)).collect()),
         };
         Self { role: "user", content }
     }
@@ -96,20 +98,17 @@ struct File<'a> {
 }
 
 impl<'a> WirePart<'a> {
-    fn of(part: &'a Part) -> Self {
-        match part {
-            Part::Text(text) => Self::Text { text: Cow::Borrowed(text) },
-            Part::Image(media) => Self::ImageUrl { image_url: ImageUrl { url: DataUri(media) } },
-            Part::Document(media) => {
+    fn of(codec: &Codec, part: &'a Part) -> Self {
+        match (codec.taken().in_text(part), part) {
+            (None, Part::Image(media)) => {
+                Self::ImageUrl { image_url: ImageUrl { url: DataUri(media) } }
+            }
+            (None, Part::Document(media)) => {
                 let filename = media.name.as_deref().unwrap_or("document");
                 Self::File { file: File { filename, file_data: DataUri(media) } }
             }
-            Part::Stored(stored) => Self::made(missing(stored)),
+            (text, _) => Self::Text { text: text.unwrap_or_default() },
         }
-    }
-
-    fn made(text: String) -> Self {
-        Self::Text { text: Cow::Owned(text) }
     }
 }
 
@@ -150,6 +149,10 @@ impl<'a> WireAssistant<'a> {
                 // This wire has no items of its own, so this is another wire's.
                 AssistantPart::Opaque(_) => {}
             }
+        }
+        if text.is_empty() && tool_calls.is_empty() && codec.dialect.answers_results {
+            // Who wants an answer wants one that says something.
+            text.push_str("[no answer]");
         }
         let has_text = !text.is_empty() || tool_calls.is_empty();
         let is_demanded = codec.dialect.replay == Replay::Demanded && !tool_calls.is_empty();
@@ -222,44 +225,21 @@ fn write_results(codec: &Codec, out: &mut Vec<u8>, results: &[ToolResult]) {
         if !out.is_empty() {
             out.push(b',');
         }
-        let content = result_text(result, &mut attached);
+        let content = codec.taken().result_text(result, &mut attached);
         let tool_call_id = codec.call_id(&result.call);
         let tool_call_id = &tool_call_id;
         write(out, &WireResult { role: "tool", tool_call_id, content: &content });
     }
-    if !attached.is_empty() {
+    if attached.is_empty() {
+        return;
+    }
+    if codec.dialect.answers_results {
         out.push(b',');
-        write(out, &WirePrompt { role: "user", content: Content::Parts(attached) });
+        out.extend_from_slice(ANSWER.as_bytes());
     }
-}
-
-/// Returns what the model reads, with media moved to `attached`.
-///
-/// This wire has no flag for a failure, so the text of a failed result begins with `Error`.
-fn result_text<'a>(result: &'a ToolResult, attached: &mut Vec<WirePart<'a>>) -> String {
-    let mut text = String::new();
-    for part in result.content.iter() {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        match part {
-            Part::Text(more) => text.push_str(more),
-            Part::Stored(stored) => text.push_str(&missing(stored)),
-            Part::Image(media) | Part::Document(media) => {
-                let n = attached.len() / 2 + 1;
-                let what = media.name.as_deref().unwrap_or(&media.media_type);
-                let _ = write!(text, "[attachment {n}: {what}, see the next user message]");
-                attached.push(WirePart::made(format!(
-                    "[attachment {n}, from {} ({})]",
-                    result.name, result.call
-                )));
-                attached.push(WirePart::of(part));
-            }
-        }
-    }
-    let says_so = text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("error"));
-    if result.is_error && !says_so {
-        text.insert_str(0, "Error: ");
-    }
-    text
+    out.push(b',');
+    let parts = attached
+        .into_iter()
+        .flat_map(|(from, part)| [WirePart::Text { text: from.into() }, WirePart::of(codec, part)]);
+    write(out, &WirePrompt { role: "user", content: Content::Parts(parts.collect()) });
 }

@@ -168,7 +168,7 @@ impl<'a> WirePart<'a> {
                 let blob = Blob { mime_type, data: &media.data };
                 Self { inline_data: Some(blob), ..Self::default() }
             }
-            None => Self::text(unshown(media)),
+            None => Self::text(media::unshown(media)),
         }
     }
 }
@@ -194,13 +194,6 @@ fn carried_type(media: &Media) -> Option<&str> {
         tape if tape.starts_with("audio/") || tape.starts_with("video/") => Some(tape),
         _ => None,
     }
-}
-
-/// Tells of what this wire cannot carry: it would be refused with every later request.
-fn unshown(media: &Media) -> String {
-    let Media { media_type, name, .. } = media;
-    let name = name.as_deref().map(|name| format!("{name:?} ")).unwrap_or_default();
-    format!("[a file {name}of type {media_type} cannot be shown]")
 }
 
 /// Encodes what a user says. Empty texts are refused, so they are left out; where nothing else is
@@ -394,7 +387,7 @@ fn response<'a>(
             Part::Image(media) | Part::Document(media) => media,
         };
         match carried_type(media) {
-            None => add_line(&mut text, &unshown(media)),
+            None => add_line(&mut text, &media::unshown(media)),
             Some(mime_type) if codec.family.is_third() && fits_a_result(mime_type) => {
                 parts.push(WirePart::media(media));
             }

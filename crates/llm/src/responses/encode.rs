@@ -1,7 +1,6 @@
 //! Messages and requests into bytes.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -12,7 +11,7 @@ use super::item::{Fields, Kept, Replay, fill_call, fill_message, slots};
 use crate::chat::SystemRole;
 use crate::wire::ids::fitting;
 use crate::wire::json::{arguments, write};
-use crate::wire::media::{DataUri, missing};
+use crate::wire::media::{DataUri, Taken};
 use crate::{
     AssistantMessage, AssistantPart, CallId, Message, Opaque, Part, RawJson, ToolCall, ToolResult,
     ToolSpec, UserMessage,
@@ -20,6 +19,9 @@ use crate::{
 
 /// How long the id of a call and the name of a tool may be.
 const LIMIT: usize = 64;
+
+/// What need not be told in words.
+const TAKEN: Taken = Taken { images: true, files: true };
 
 /// Encodes one message as zero or more items of the `input` array, joined by commas.
 pub(super) fn message(codec: &Codec, message: &Message) -> Bytes {
@@ -90,15 +92,14 @@ enum WirePart<'a> {
 
 impl<'a> WirePart<'a> {
     fn of(part: &'a Part) -> Self {
-        match part {
-            Part::Text(text) => Self::text(text),
+        match (TAKEN.in_text(part), part) {
             // Strict servers want the detail to be named.
-            Part::Image(media) => Self::Image { image_url: DataUri(media), detail: "auto" },
-            Part::Document(media) => {
+            (None, Part::Image(media)) => Self::Image { image_url: DataUri(media), detail: "auto" },
+            (None, Part::Document(media)) => {
                 let filename = media.name.as_deref().unwrap_or("document");
                 Self::File { filename, file_data: DataUri(media) }
             }
-            Part::Stored(stored) => Self::text(missing(stored)),
+            (text, _) => Self::text(text.unwrap_or_default()),
         }
     }
 
@@ -376,7 +377,7 @@ impl<'a> Output<'a> {
     /// Returns a text where there is nothing else, and otherwise a list of parts.
     fn of(result: &'a ToolResult) -> Self {
         let mut attached = Vec::new();
-        let text = result_text(result, &mut attached);
+        let text = TAKEN.result_text(result, &mut attached);
         if attached.is_empty() {
             return Self::Text(text);
         }
@@ -394,40 +395,14 @@ fn write_plain_results(out: &mut Vec<u8>, results: &[ToolResult]) {
     let mut attached = Vec::new();
     for result in results {
         next(out);
-        let text = result_text(result, &mut attached);
+        let text = TAKEN.result_text(result, &mut attached);
         write(out, &WireResult::of(result, Output::Text(text)));
     }
     if !attached.is_empty() {
         next(out);
-        write(out, &WirePrompt { r#type: "message", role: "user", content: attached });
+        let parts = attached
+            .into_iter()
+            .flat_map(|(from, part)| [WirePart::text(from), WirePart::of(part)]);
+        write(out, &WirePrompt { r#type: "message", role: "user", content: parts.collect() });
     }
-}
-
-/// Returns what the model reads, with media moved to `attached`.
-///
-/// This wire has no flag for a failure, so the text of a failed result begins with `Error`.
-fn result_text<'a>(result: &'a ToolResult, attached: &mut Vec<WirePart<'a>>) -> String {
-    let mut text = String::new();
-    for part in result.content.iter() {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        match part {
-            Part::Text(more) => text.push_str(more),
-            Part::Stored(stored) => text.push_str(&missing(stored)),
-            Part::Image(media) | Part::Document(media) => {
-                let n = attached.len() / 2 + 1;
-                let what = media.name.as_deref().unwrap_or(&media.media_type);
-                let _ = write!(text, "[attachment {n}: {what}, see the next user message]");
-                let from = format!("[attachment {n}, from {} ({})]", result.name, result.call);
-                attached.push(WirePart::text(from));
-                attached.push(WirePart::of(part));
-            }
-        }
-    }
-    let says_so = text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("error"));
-    if result.is_error && !says_so {
-        text.insert_str(0, "Error: ");
-    }
-    text
 }

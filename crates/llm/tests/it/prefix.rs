@@ -93,9 +93,11 @@ fn least(shares: &[f64]) -> f64 {
 
 #[test]
 fn chat_requests_begin_with_the_one_before() {
-    let codec = chat::Codec::new(&info(), chat::Dialect::of("https://api.openai.com/v1"), true);
-    let bodies = bodies(&codec, r#"[{"type":"reasoning.text","text":"I look at it first."}]"#);
-    assert_eq!(least(&shares(&bodies, "]}")), 1.0);
+    for url in ["https://api.openai.com/v1", "https://api.mistral.ai/v1", "http://localhost/v1"] {
+        let codec = chat::Codec::new(&info(), chat::Dialect::of(url), true);
+        let bodies = bodies(&codec, r#"[{"type":"reasoning.text","text":"I look at it first."}]"#);
+        assert_eq!(least(&shares(&bodies, "]}")), 1.0, "{url}");
+    }
 }
 
 #[test]

@@ -187,11 +187,11 @@ fn users_send_text_images_and_documents() {
     let expected = json!([
         {"type": "text", "text": "look"},
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
-        {"type": "text", "text": "[image \"a.tiff\" of type image/tiff cannot be shown]"},
+        {"type": "text", "text": "[a file \"a.tiff\" of type image/tiff cannot be shown]"},
         {"type": "document", "title": "a.pdf",
          "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBE"}},
         {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a;b"}},
-        {"type": "text", "text": "[document of type application/zip cannot be shown]"},
+        {"type": "text", "text": "[a file of type application/zip cannot be shown]"},
     ]);
     assert_eq!(sent, expected);
 }

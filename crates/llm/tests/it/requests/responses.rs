@@ -200,6 +200,14 @@ fn users_send_text_images_and_documents() {
         {"type": "input_text", "text": "[image of 5 bytes is missing: sha256 ab12]"},
     ]}]);
     assert_eq!(items(&openai(), &user), expected);
+    let of = |media_type: &str| Media { media_type: media_type.to_owned(), ..image() };
+    let content = vec![Part::Image(of("image/tiff")), Part::Document(of("text/plain"))];
+    let user = Message::User(UserMessage { content }.into());
+    let expected = json!([
+        {"type": "input_text", "text": "[a file of type image/tiff cannot be shown]"},
+        {"type": "input_text", "text": "[document]\n\u{0}\u{0}\u{0}"},
+    ]);
+    assert_eq!(items(&openai(), &user)[0]["content"], expected);
     let empty = Message::User(UserMessage::default().into());
     assert_eq!(items(&openai(), &empty)[0]["content"], json!([{"type": "input_text", "text": ""}]));
 }

@@ -3,7 +3,7 @@
 use bowline_llm::chat::{Codec, Dialect};
 use bowline_llm::wire::Codec as _;
 use bowline_llm::{
-    AssistantMessage, AssistantPart, Effort, Message, ModelInfo, Part, Reasoning, Request,
+    AssistantMessage, AssistantPart, Effort, Media, Message, ModelInfo, Part, Reasoning, Request,
     ToolCall, ToolResult, UserMessage,
 };
 use pretty_assertions::assert_eq;
@@ -43,13 +43,17 @@ fn request() -> Request {
 }
 
 fn body(provider: &str, base_url: &str, model: &str) -> Value {
+    body_of(&request(), provider, base_url, model)
+}
+
+fn body_of(request: &Request, provider: &str, base_url: &str, model: &str) -> Value {
     let info = ModelInfo {
         provider: provider.to_owned(),
         model: model.to_owned(),
         ..ModelInfo::default()
     };
     let codec = Codec::new(&info, Dialect::find(provider, base_url), true);
-    serde_json::from_slice(&codec.body(&request())).unwrap()
+    serde_json::from_slice(&codec.body(request)).unwrap()
 }
 
 /// Returns what a body holds besides its messages.
@@ -146,5 +150,89 @@ fn ids_of_calls_are_what_the_server_takes_and_still_name_their_results() {
             ids.push(id.to_owned());
         }
         assert_ne!(ids[0], ids[1]);
+    }
+}
+
+const MISTRAL: &str = "https://api.mistral.ai/v1";
+const OPENROUTER: &str = "https://openrouter.ai/api/v1";
+
+/// Returns a part of a type; the data are the words `Hi`.
+fn media(make: fn(Media) -> Part, media_type: &str, name: &str) -> Part {
+    let (media_type, name) = (media_type.to_owned(), Some(name.to_owned()));
+    make(Media { media_type, data: "SGk=".into(), name })
+}
+
+#[test]
+fn mistral_answers_results_before_a_user_speaks() {
+    let mut request = request();
+    let image = media(Part::Image, "image/png", "a.png");
+    let result = ToolResult {
+        call: "toolu_1".into(),
+        name: "f".to_owned(),
+        content: [image].into(),
+        is_error: false,
+    };
+    let thought = Reasoning { text: "hm".to_owned(), payload: None };
+    let thought = AssistantMessage { content: vec![AssistantPart::Reasoning(thought)] };
+    for message in [
+        Message::user("no, the other one"),
+        Message::user("please"),
+        Message::Assistant(thought.into()),
+        Message::Results(vec![result]),
+    ] {
+        request.messages.push_back_mut(message.into());
+    }
+    let turns = |base_url: &str, model: &str| -> String {
+        let body = body_of(&request, "x", base_url, model);
+        let messages = body["messages"].as_array().unwrap().iter();
+        messages.map(|message| &message["role"].as_str().unwrap()[..1]).collect()
+    };
+    for (base_url, model) in [(MISTRAL, "devstral"), (OPENROUTER, "mistralai/devstral")] {
+        assert_eq!(turns(base_url, model), "uatatauuatau", "{base_url}");
+    }
+    assert_eq!(turns(OPENROUTER, "x/y"), "uatatuuatu");
+    let body = body_of(&request, "x", MISTRAL, "devstral");
+    let said: Vec<_> = [5, 8, 10].iter().map(|n| &body["messages"][*n]["content"]).collect();
+    assert_eq!(said, ["I have read the results.", "[no answer]", "I have read the results."]);
+}
+
+#[test]
+fn what_a_server_does_not_take_is_told_in_words() {
+    let parts = [
+        media(Part::Image, "image/jpg", "a.jpg"),
+        media(Part::Image, "image/svg+xml", "a.svg"),
+        media(Part::Document, "application/pdf", "a.pdf"),
+        media(Part::Document, "text/csv", "a.csv"),
+    ];
+    let request = Request {
+        messages: [Message::User(UserMessage { content: parts.into() }.into()).into()]
+            .into_iter()
+            .collect(),
+        ..Request::default()
+    };
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let unshown = |name: &str, media_type: &str| {
+        text(&format!("[a file {name:?} of type {media_type} cannot be shown]"))
+    };
+    let image = json!({"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,SGk="}});
+    let svg = unshown("a.svg", "image/svg+xml");
+    let file = json!({"filename": "a.pdf", "file_data": "data:application/pdf;base64,SGk="});
+    let pdf = json!({"type": "file", "file": file});
+    let told = unshown("a.pdf", "application/pdf");
+    let csv = text("[a.csv]\nHi");
+    for (provider, base_url, expected) in [
+        ("openai", "https://api.openai.com/v1", [&image, &svg, &pdf, &csv]),
+        ("openrouter", OPENROUTER, [&image, &svg, &pdf, &csv]),
+        ("mine", "http://127.0.0.1:8080/v1", [&image, &svg, &pdf, &csv]),
+        ("groq", "https://api.groq.com/openai/v1", [&image, &svg, &told, &csv]),
+        ("vllm", "http://127.0.0.1:8000/v1", [&image, &svg, &told, &csv]),
+        (
+            "deepseek",
+            "https://api.deepseek.com/v1",
+            [&unshown("a.jpg", "image/jpg"), &svg, &told, &csv],
+        ),
+    ] {
+        let body = body_of(&request, provider, base_url, "m");
+        assert_eq!(body["messages"][0]["content"], json!(expected), "{provider}");
     }
 }
