@@ -44,7 +44,7 @@ fn main() {
     let chat = chat::Codec::new(&info, chat::Dialect::of(""), true);
     let anthropic = anthropic::Codec::new(&info, anthropic::Dialect::of(""), true);
     let responses = responses::Codec::new(&info, responses::Dialect::of(""), true);
-    let gemini = gemini::Codec::new(&info, true);
+    let gemini = gemini::Codec::new(&info, gemini::Dialect::of(""), true);
     assembly("chat", &chat);
     assembly("anthropic", &anthropic);
     assembly("responses", &responses);

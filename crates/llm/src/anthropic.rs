@@ -17,13 +17,12 @@
 //! cannot read.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::http::{Endpoint, Transport};
 use crate::wire::{self, Connection, ids, json, shape};
-use crate::{Message, ModelError, ModelInfo, Request, Secret, ToolSpec, WireId};
+use crate::{Message, ModelError, ModelInfo, Request, ToolSpec, WireId};
 
 mod answer;
 mod decode;
@@ -63,26 +62,9 @@ const BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 /// ```
 pub type Client = wire::Client<Codec>;
 
-/// How a model is reached.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// What is known of the model; provider and model names are needed.
-    pub info: ModelInfo,
-    /// The address below which `v1/messages` lies; it may end in `/v1`.
-    pub base_url: String,
-    /// The key, sent as `x-api-key`; servers on the same machine need none.
-    pub api_key: Option<Secret>,
-    /// Headers sent with every request. They come last, so that they can replace any other, and
-    /// are taken for secrets.
-    pub headers: Vec<(String, String)>,
-    /// Whether answers are streamed.
-    pub stream: bool,
-    /// How long nothing may come, before or within an answer. Without streaming nothing comes
-    /// until the whole answer is there, so this bounds the time of an answer.
-    pub idle_timeout: Duration,
-    /// What this server and model do differently from others.
-    pub dialect: Dialect,
-}
+/// How a model is reached. The address is the one below which `v1/messages` lies, and may end in
+/// `/v1`; the key is sent as `x-api-key`.
+pub type Config = wire::Config<Dialect>;
 
 /// What servers and models of this wire do differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,16 +86,8 @@ impl Config {
     pub fn new(base_url: impl Into<String>, model: impl Into<String>) -> Self {
         let model = model.into();
         let dialect = Dialect::of(&model);
-        let provider = "anthropic".to_owned();
-        Self {
-            info: ModelInfo { provider, model, ..ModelInfo::default() },
-            base_url: base_url.into(),
-            api_key: None,
-            headers: Vec::new(),
-            stream: true,
-            idle_timeout: Duration::from_secs(120),
-            dialect,
-        }
+        let info = ModelInfo { provider: "anthropic".to_owned(), model, ..ModelInfo::default() };
+        Self { info, ..Self::with(base_url.into(), dialect) }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -10,7 +9,7 @@ use crate::http::{Endpoint, Transport};
 use crate::wire::media::Taken;
 use crate::wire::{self, Connection, ids, json};
 use crate::{
-    CallId, Message, Messages, ModelError, ModelInfo, Request, Secret, ToolBlock, ToolSpec, WireId,
+    CallId, Message, Messages, ModelError, ModelInfo, Request, ToolBlock, ToolSpec, WireId,
 };
 
 mod answer;
@@ -41,41 +40,16 @@ pub use dialect::{CallIds, Dialect, Efforts, MaxTokens, Replay, Shapes, SystemRo
 /// ```
 pub type Client = wire::Client<Codec>;
 
-/// How a model is reached.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// What is known of the model; provider and model names are needed.
-    pub info: ModelInfo,
-    /// The address below which `chat/completions` lies; it usually ends in `/v1`.
-    pub base_url: String,
-    /// The key, sent as a bearer token; servers on the same machine need none.
-    pub api_key: Option<Secret>,
-    /// Headers sent with every request. They come last, so that they can replace any other, and
-    /// are taken for secrets.
-    pub headers: Vec<(String, String)>,
-    /// Whether answers are streamed.
-    pub stream: bool,
-    /// How long nothing may come, before or within an answer. Without streaming nothing comes
-    /// until the whole answer is there, so this bounds the time of an answer.
-    pub idle_timeout: Duration,
-    /// What this server does differently from others.
-    pub dialect: Dialect,
-}
+/// How a model is reached. The address is the one below which `chat/completions` lies, and usually
+/// ends in `/v1`; the key is sent as a bearer token.
+pub type Config = wire::Config<Dialect>;
 
 impl Config {
     /// Makes a configuration with the defaults for the server at `base_url`.
     pub fn new(base_url: impl Into<String>) -> Self {
         let base_url = base_url.into();
         let dialect = Dialect::of(&base_url);
-        Self {
-            info: ModelInfo::default(),
-            base_url,
-            api_key: None,
-            headers: Vec::new(),
-            stream: true,
-            idle_timeout: Duration::from_secs(120),
-            dialect,
-        }
+        Self::with(base_url, dialect)
     }
 }
 

@@ -1,13 +1,12 @@
 //! Google's Gemini: `generateContent`, of the Gemini API and of Vertex.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::http::{Endpoint, Transport};
 use crate::wire::{self, Connection, ids, json};
-use crate::{Message, ModelError, ModelInfo, Request, Secret, ToolSpec, WireId};
+use crate::{CallId, Message, ModelError, ModelInfo, Request, ToolSpec, WireId};
 
 mod answer;
 mod decode;
@@ -37,37 +36,36 @@ use family::Family;
 /// ```
 pub type Client = wire::Client<Codec>;
 
-/// How a model is reached.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// What is known of the model; provider and model names are needed.
-    pub info: ModelInfo,
-    /// The address below which `v1beta/models` lies. It may end in a version; an address that
-    /// holds another version, as those of Vertex do, is followed by `models` alone.
-    pub base_url: String,
-    /// The key, sent as `x-goog-api-key`. Vertex wants a bearer token among the headers instead.
-    pub api_key: Option<Secret>,
-    /// Headers sent with every request. They come last, so that they can replace any other, and
-    /// are taken for secrets.
-    pub headers: Vec<(String, String)>,
-    /// Whether answers are streamed.
-    pub stream: bool,
-    /// How long nothing may come, before or within an answer. Without streaming nothing comes
-    /// until the whole answer is there, so this bounds the time of an answer.
-    pub idle_timeout: Duration,
+/// How a model is reached. The address is the one below which `v1beta/models` lies. It may end in a
+/// version; one that holds another version, as those of Vertex do, is followed by `models` alone.
+/// The key is sent as `x-goog-api-key`; Vertex wants a bearer token among the headers instead.
+pub type Config = wire::Config<Dialect>;
+
+/// What servers of this wire do differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dialect {
+    /// Whether calls and results go back with their ids in any case. Vertex refuses the field in
+    /// requests to models that give no ids, and later models want those back that they gave.
+    pub takes_any_id: bool,
 }
 
 impl Config {
-    /// Makes a configuration for the server at `base_url`.
+    /// Makes a configuration with the defaults for the server at `base_url`.
     pub fn new(base_url: impl Into<String>) -> Self {
-        Self {
-            info: ModelInfo::default(),
-            base_url: base_url.into(),
-            api_key: None,
-            headers: Vec::new(),
-            stream: true,
-            idle_timeout: Duration::from_secs(120),
-        }
+        let base_url = base_url.into();
+        let dialect = Dialect::of(&base_url);
+        Self::with(base_url, dialect)
+    }
+}
+
+impl Dialect {
+    /// Returns what is known of the server at `base_url`.
+    pub fn of(base_url: &str) -> Self {
+        // Vertex, or a gateway with the addresses of Vertex.
+        let is_vertex = ["aiplatform.googleapis.com", "/projects/", "/publishers/"]
+            .iter()
+            .any(|part| base_url.contains(part));
+        Self { takes_any_id: !is_vertex }
     }
 }
 
@@ -77,7 +75,7 @@ impl Client {
     /// # Errors
     /// If the address or a header is none.
     pub fn new(config: Config, transport: &Transport) -> Result<Self, ModelError> {
-        let Config { info, base_url, api_key, headers, stream, idle_timeout } = config;
+        let Config { info, base_url, api_key, headers, stream, idle_timeout, dialect } = config;
         let (base_url, below) = versioned(&base_url);
         let method = if stream { "streamGenerateContent" } else { "generateContent" };
         let path = format!("{below}{}:{method}", resource(&info.model));
@@ -90,7 +88,7 @@ impl Client {
             endpoint.header("x-goog-api-key", key.expose(), true)?;
         }
         endpoint.secret_headers(&headers)?;
-        let codec = Codec::new(&info, stream);
+        let codec = Codec::new(&info, dialect, stream);
         Ok(Self::over(info, Connection { transport: transport.clone(), endpoint, codec }))
     }
 }
@@ -129,16 +127,18 @@ pub struct Codec {
     provider: Arc<str>,
     family: Family,
     max_output_tokens: Option<u64>,
+    dialect: Dialect,
     stream: bool,
 }
 
 impl Codec {
     /// Makes a codec for one model.
-    pub fn new(info: &ModelInfo, stream: bool) -> Self {
+    pub fn new(info: &ModelInfo, dialect: Dialect, stream: bool) -> Self {
         Self {
             provider: info.provider.as_str().into(),
             family: Family::of(&info.model),
             max_output_tokens: info.max_output_tokens,
+            dialect,
             stream,
         }
     }
@@ -157,8 +157,18 @@ impl Codec {
     /// Names what the bytes of a message depend on: signatures go back to their provider only, and
     /// models since Gemini 3 want some parts written differently.
     fn wire_id(&self) -> WireId {
-        let provider = ids::of_provider(&self.provider);
-        WireId { wire: "gemini", variant: provider << 1 | u32::from(self.family.is_third()) }
+        let variant = [self.family.is_third(), self.dialect.takes_any_id]
+            .into_iter()
+            .fold(ids::of_provider(&self.provider), |id, flag| id << 1 | u32::from(flag));
+        WireId { wire: "gemini", variant }
+    }
+
+    /// Returns the id of a call as the server takes it; an empty one is not sent.
+    fn call_id<'a>(&self, id: &'a CallId) -> &'a str {
+        let id = id.as_str();
+        // Those that Google's models give have this form and no others do.
+        let is_own = id.len() == 8 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if self.dialect.takes_any_id || is_own { id } else { "" }
     }
 }
 

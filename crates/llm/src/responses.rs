@@ -15,7 +15,7 @@ use crate::chat::{Shapes, SystemRole};
 use crate::http::{Endpoint, Transport};
 use crate::wire::shape::Named;
 use crate::wire::{self, Connection, ids, json};
-use crate::{Message, ModelError, ModelInfo, RawJson, Request, Secret, ToolSpec, WireId};
+use crate::{Message, ModelError, ModelInfo, RawJson, Request, ToolSpec, WireId};
 
 mod answer;
 mod decode;
@@ -42,26 +42,9 @@ pub use decode::Decoder;
 /// ```
 pub type Client = wire::Client<Codec>;
 
-/// How a model is reached.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// What is known of the model; provider and model names are needed.
-    pub info: ModelInfo,
-    /// The address below which `responses` lies; it usually ends in `/v1`.
-    pub base_url: String,
-    /// The key, sent as a bearer token; servers on the same machine need none.
-    pub api_key: Option<Secret>,
-    /// Headers sent with every request. They come last, so that they can replace any other, and
-    /// are taken for secrets.
-    pub headers: Vec<(String, String)>,
-    /// Whether answers are streamed.
-    pub stream: bool,
-    /// How long nothing may come, before or within an answer. Without streaming nothing comes
-    /// until the whole answer is there, so this bounds the time of an answer.
-    pub idle_timeout: Duration,
-    /// What this server does differently from others.
-    pub dialect: Dialect,
-}
+/// How a model is reached. The address is the one below which `responses` lies, and usually ends in
+/// `/v1`; the key is sent as a bearer token.
+pub type Config = wire::Config<Dialect>;
 
 /// What servers of this wire do differently.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,15 +80,7 @@ impl Config {
     pub fn new(base_url: impl Into<String>) -> Self {
         let base_url = base_url.into();
         let dialect = Dialect::of(&base_url);
-        Self {
-            info: ModelInfo::default(),
-            base_url,
-            api_key: None,
-            headers: Vec::new(),
-            stream: true,
-            idle_timeout: Duration::from_secs(120),
-            dialect,
-        }
+        Self::with(base_url, dialect)
     }
 }
 

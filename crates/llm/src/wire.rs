@@ -8,6 +8,7 @@
 use crate::{ErrorKind, ModelError, Request, Response, StreamEvent, ToolBlock, sse};
 
 mod client;
+mod config;
 pub(crate) mod ids;
 pub(crate) mod json;
 pub(crate) mod media;
@@ -15,6 +16,7 @@ pub(crate) mod shape;
 
 pub use client::Client;
 pub(crate) use client::Connection;
+pub use config::Config;
 
 /// The pure part of a wire: requests into bytes, answers into events.
 pub trait Codec: Send + Sync + 'static {

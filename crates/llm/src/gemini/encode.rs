@@ -37,10 +37,16 @@ pub(super) fn message(codec: &Codec, message: &Message) -> Bytes {
     out.into()
 }
 
+/// Who is not the model.
+const USER: &str = "user";
+
+/// Begins a conversation that lost its beginning.
+const OMITTED: &[u8] = br#"{"role":"user","parts":[{"text":"[The beginning is left out.]"}"#;
+
 /// Returns the speaker of a message as this wire knows it.
 pub(super) fn role(message: &Message) -> &'static str {
     match message {
-        Message::User(_) | Message::Results(_) => "user",
+        Message::User(_) | Message::Results(_) => USER,
         Message::Assistant(_) => "model",
     }
 }
@@ -82,6 +88,12 @@ pub(super) fn write_contents(out: &mut Vec<u8>, contents: &[(&str, Bytes)]) {
     let length: usize = contents.iter().map(|(_, parts)| parts.len() + FRAME).sum();
     out.reserve_exact(length + 4);
     let mut open: Option<&str> = None;
+    let begins = contents.first().is_none_or(|(role, parts)| *role == USER && !parts.is_empty());
+    if !begins {
+        // What a view has dropped from its start: a conversation must begin with the user.
+        out.extend_from_slice(OMITTED);
+        open = Some(USER);
+    }
     for (role, parts) in contents.iter().filter(|(_, parts)| !parts.is_empty()) {
         if open == Some(role) {
             out.push(b',');
@@ -223,8 +235,8 @@ struct WireCall<'a> {
 }
 
 impl<'a> WireCall<'a> {
-    fn of(call: &'a ToolCall) -> Self {
-        Self { id: call.id.as_str(), name: name(&call.name), args: args(&call.arguments) }
+    fn of(codec: &Codec, call: &'a ToolCall) -> Self {
+        Self { id: codec.call_id(&call.id), name: name(&call.name), args: args(&call.arguments) }
     }
 }
 
@@ -304,7 +316,7 @@ impl<'a> Parts<'a> {
         let foreign = if is_bare { serde_json::from_str(FOREIGN_CALL).ok() } else { None };
         self.has_call = true;
         let thought_signature = own.map(|signed| signed.signature).or(foreign);
-        let function_call = Some(WireCall::of(call));
+        let function_call = Some(WireCall::of(self.codec, call));
         push(&mut self.out, &WirePart { function_call, thought_signature, ..WirePart::default() });
     }
 
@@ -402,7 +414,7 @@ fn response<'a>(
         }
     }
     let response = if result.is_error { Outcome::Error(text) } else { Outcome::Output(text) };
-    WireResponse { id: result.call.as_str(), name: name(&result.name), response, parts }
+    WireResponse { id: codec.call_id(&result.call), name: name(&result.name), response, parts }
 }
 
 fn add_line(text: &mut String, line: &str) {

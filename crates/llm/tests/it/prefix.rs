@@ -104,7 +104,7 @@ fn chat_requests_begin_with_the_one_before() {
 fn gemini_requests_begin_with_the_one_before() {
     for model in ["gemini-2.5-flash", "gemini-3.1-pro-preview"] {
         let info = ModelInfo { model: model.to_owned(), ..info() };
-        let codec = gemini::Codec::new(&info, true);
+        let codec = gemini::Codec::new(&info, gemini::Dialect::of(""), true);
         let bodies = bodies(&codec, r#"{"thoughtSignature":"c2lnbmF0dXJl","text":[0,19]}"#);
         assert!(bodies[TURNS - 1].contains("c2lnbmF0dXJl"));
         assert_eq!(least(&shares(&bodies, "]}")), 1.0);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bowline_llm::http::{self, Transport};
 use bowline_llm::rate_limit::{Limits, RateLimited, RateLimiter};
+use bowline_llm::wire;
 use bowline_llm::{
     Model, ModelError, ModelInfo, Retry, Secret, anthropic, chat, gemini, responses, retry,
 };
@@ -131,8 +132,16 @@ impl Shared {
 }
 
 impl Reach<'_> {
-    fn headers(&self) -> Vec<(String, String)> {
-        self.provider.headers.clone().into_iter().collect()
+    /// Fills in what is the same for all wires.
+    fn fill<D>(self, config: wire::Config<D>) -> wire::Config<D> {
+        wire::Config {
+            info: self.info,
+            api_key: self.key,
+            headers: self.provider.headers.clone().into_iter().collect(),
+            stream: self.provider.stream,
+            idle_timeout: self.provider.idle_timeout.0,
+            ..config
+        }
     }
 
     fn system_role(&self) -> Option<chat::SystemRole> {
@@ -145,48 +154,32 @@ impl Reach<'_> {
     fn chat(self) -> Result<Arc<dyn Model>, ModelError> {
         let mut config = chat::Config::new(&self.base_url);
         config.dialect = chat::Dialect::find(&self.info.provider, &self.base_url);
-        config.headers = self.headers();
-        config.stream = self.provider.stream;
-        config.idle_timeout = self.provider.idle_timeout.0;
         if let Some(role) = self.system_role() {
             config.dialect.system_role = role;
         }
-        config.info = self.info;
-        config.api_key = self.key;
-        Ok(Arc::new(chat::Client::new(config, self.transport)?))
+        let transport = self.transport;
+        Ok(Arc::new(chat::Client::new(self.fill(config), transport)?))
     }
 
     fn responses(self) -> Result<Arc<dyn Model>, ModelError> {
         let mut config = responses::Config::new(&self.base_url);
-        config.headers = self.headers();
-        config.stream = self.provider.stream;
-        config.idle_timeout = self.provider.idle_timeout.0;
         if let Some(role) = self.system_role() {
             config.dialect.system_role = Some(role);
         }
-        config.info = self.info;
-        config.api_key = self.key;
-        Ok(Arc::new(responses::Client::new(config, self.transport)?))
+        let transport = self.transport;
+        Ok(Arc::new(responses::Client::new(self.fill(config), transport)?))
     }
 
     fn anthropic(self) -> Result<Arc<dyn Model>, ModelError> {
-        let mut config = anthropic::Config::new(&self.base_url, &self.info.model);
-        config.headers = self.headers();
-        config.stream = self.provider.stream;
-        config.idle_timeout = self.provider.idle_timeout.0;
-        config.info = self.info;
-        config.api_key = self.key;
-        Ok(Arc::new(anthropic::Client::new(config, self.transport)?))
+        let config = anthropic::Config::new(&self.base_url, &self.info.model);
+        let transport = self.transport;
+        Ok(Arc::new(anthropic::Client::new(self.fill(config), transport)?))
     }
 
     fn gemini(self) -> Result<Arc<dyn Model>, ModelError> {
-        let mut config = gemini::Config::new(&self.base_url);
-        config.headers = self.headers();
-        config.stream = self.provider.stream;
-        config.idle_timeout = self.provider.idle_timeout.0;
-        config.info = self.info;
-        config.api_key = self.key;
-        Ok(Arc::new(gemini::Client::new(config, self.transport)?))
+        let config = gemini::Config::new(&self.base_url);
+        let transport = self.transport;
+        Ok(Arc::new(gemini::Client::new(self.fill(config), transport)?))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Gemini's generateContent.
 
-use bowline_llm::gemini::{Client, Codec, Config};
+use bowline_llm::gemini::{Client, Codec, Config, Dialect};
 use bowline_llm::http::Transport;
 use bowline_llm::{AssistantPart, Message, ModelInfo, Response, StopReason, wire::Decode as _};
 use pretty_assertions::assert_eq;
@@ -11,7 +11,7 @@ use super::{Case, Wire, answer, cases, recorded_tests};
 pub(crate) struct Gemini;
 
 fn codec(provider: &str) -> Codec {
-    Codec::new(&info(provider), true)
+    Codec::new(&info(provider), Dialect::of(""), true)
 }
 
 fn info(provider: &str) -> ModelInfo {

@@ -1,6 +1,6 @@
 //! Gemini's generateContent.
 
-use bowline_llm::gemini::{Client, Codec, Config};
+use bowline_llm::gemini::{Client, Codec, Config, Dialect};
 use bowline_llm::http::Transport;
 use bowline_llm::wire::{Codec as _, Decode as _};
 use bowline_llm::{
@@ -28,7 +28,7 @@ fn info(model: &str) -> ModelInfo {
 }
 
 fn codec(model: &str) -> Codec {
-    Codec::new(&info(model), true)
+    Codec::new(&info(model), Dialect::of(""), true)
 }
 
 fn body(codec: &Codec, request: &Request) -> Value {
@@ -133,7 +133,7 @@ fn nothing_is_said_where_there_is_nothing_to_say() {
     let sent = String::from_utf8(codec("gemini-2.0-flash").body(&hi)).unwrap();
     assert_eq!(sent, r#"{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}"#);
     let info = ModelInfo { max_output_tokens: Some(77), ..info(OLD) };
-    let config = body(&Codec::new(&info, false), &hi)["generationConfig"].take();
+    let config = body(&Codec::new(&info, Dialect::of(""), false), &hi)["generationConfig"].take();
     let shown = json!({"includeThoughts": true});
     assert_eq!(config, json!({"maxOutputTokens": 77, "thinkingConfig": shown}));
 }
@@ -191,6 +191,49 @@ fn arguments_that_are_no_object_are_wrapped_into_one() {
         let sent = parts(OLD, &assistant(vec![call("1", raw)]));
         assert_eq!(sent[0]["functionCall"]["args"], json!({"invalid_arguments": raw}));
     }
+}
+
+#[test]
+fn vertex_gets_the_ids_that_its_models_gave_and_no_others() {
+    let history = |id: &str| {
+        let result = result(id, vec![Part::Text("ok".to_owned())], false);
+        [assistant(vec![call(id, "{}")]), Message::Results(vec![result])]
+    };
+    let ids = |base_url: &str, id: &str| {
+        let codec = Codec::new(&info(OLD), Dialect::of(base_url), true);
+        let [call, results] = history(id).map(|message| {
+            let bytes = codec.encode(&message);
+            serde_json::from_slice::<Value>(&bytes).unwrap()
+        });
+        let call = call["functionCall"]["id"].clone();
+        assert_eq!(call, results["functionResponse"]["id"], "they stay a pair");
+        call
+    };
+    for base_url in [
+        "https://us-central1-aiplatform.googleapis.com/v1/projects/p/locations/l/publishers/google",
+        "http://gateway.example/v1/publishers/google",
+    ] {
+        assert_eq!(ids(base_url, "ZX9IviSb"), "ZX9IviSb");
+        for id in ["call_0123456789abcdef", "toolu_01", "aB3xK9mP2", "call-123"] {
+            assert_eq!(ids(base_url, id), Value::Null, "{id}");
+        }
+    }
+    assert_eq!(ids("https://generativelanguage.googleapis.com", "toolu_01"), "toolu_01");
+}
+
+#[test]
+fn a_view_without_its_beginning_begins_with_the_user() {
+    let mut request = request([assistant(vec![text("a")]), Message::user("b")]);
+    let omitted = json!({"text": "[The beginning is left out.]"});
+    let contents = |request: &Request| body(&codec(OLD), request)["contents"].take();
+    let model = json!({"role": "model", "parts": [{"text": "a"}]});
+    let user = json!({"role": "user", "parts": [{"text": "b"}]});
+    let begun = json!({"role": "user", "parts": [omitted]});
+    assert_eq!(contents(&request), json!([begun, model, user]));
+    request.messages =
+        [assistant(Vec::new()), Message::user("b")].map(Into::into).into_iter().collect();
+    let joined = json!({"role": "user", "parts": [omitted, {"text": "b"}]});
+    assert_eq!(contents(&request), json!([joined]));
 }
 
 #[test]
@@ -543,6 +586,7 @@ proptest! {
                 let sent = String::from_utf8(codec(model).body(&request)).unwrap();
                 prop_assert_eq!(sent.as_bytes(), codec(model).body(&request.clone()));
                 let read: Value = serde_json::from_str(&sent).unwrap();
+                prop_assert_eq!(&read["contents"][0]["role"], "user");
                 let mut role = Value::Null;
                 for content in read["contents"].as_array().unwrap() {
                     prop_assert_ne!(&content["role"], &role, "speakers take turns");
