@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::answer::{CallDelta, Choice, Chunk, Delta, FunctionDelta, Text};
 use super::reasoning::Details;
@@ -42,6 +43,12 @@ struct CallDraft {
     id: String,
     name: String,
     arguments: String,
+}
+
+impl CallDraft {
+    fn is_complete(&self) -> bool {
+        serde_json::from_str::<Map<String, Value>>(&self.arguments).is_ok()
+    }
 }
 
 /// A look for calls in the text.
@@ -302,7 +309,7 @@ impl Decoder {
         let id = id.as_ref().and_then(Text::filled);
         let name = name.as_ref().and_then(Text::filled);
         let arguments = raw.map(json::written_arguments).unwrap_or_default().into_owned();
-        let n = match self.draft_for(index.0, id, name) {
+        let n = match self.draft_for(index.0, id, name, &arguments) {
             Some(n) => n,
             None => {
                 self.calls.push(CallDraft { index: index.0, ..CallDraft::default() });
@@ -325,14 +332,23 @@ impl Decoder {
     /// Finds the call that a delta continues; `None` if it begins a new one.
     ///
     /// The index decides where there is one, except that some servers give all calls the index 0:
-    /// a new id together with a name is a new call. Without an index the id decides, and without
-    /// both a name begins a call.
-    fn draft_for(&self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> Option<usize> {
+    /// a new id together with a name is a new call, and so is a name with arguments where those
+    /// before are complete. Without an index the id decides, and without both a name begins a call.
+    fn draft_for(
+        &self,
+        index: Option<u64>,
+        id: Option<&str>,
+        name: Option<&str>,
+        arguments: &str,
+    ) -> Option<usize> {
         let same_id = |call: &CallDraft| id.is_some_and(|id| call.id == id);
         if let Some(index) = index {
             let n = self.calls.iter().rposition(|call| call.index == Some(index))?;
             let call = self.calls.get(n)?;
-            let is_other = id.is_some() && !call.id.is_empty() && !same_id(call);
+            let is_other = match id {
+                Some(_) => !call.id.is_empty() && !same_id(call),
+                None => call.id.is_empty() && !arguments.is_empty() && call.is_complete(),
+            };
             return (!(is_other && name.is_some())).then_some(n);
         }
         match (id, name) {

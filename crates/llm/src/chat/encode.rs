@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{Codec, Replay, Shapes, SystemRole};
+use crate::wire::ids;
 use crate::wire::json::{arguments, write};
 use crate::wire::media::DataUri;
 use crate::wire::shape::is_of_object;
@@ -14,6 +15,9 @@ use crate::{
     AssistantMessage, AssistantPart, Message, Part, RawJson, ToolCall, ToolResult, ToolSpec,
     UserMessage,
 };
+
+/// The longest name of a tool.
+const NAME_LIMIT: usize = 64;
 
 /// What the model is taken to have said between results and a user, where it has to say something.
 pub(super) const ANSWER: &str = r#"{"role":"assistant","content":"I have read the results."}"#;
@@ -176,13 +180,15 @@ struct WireCall<'a> {
 
 #[derive(Serialize)]
 struct WireFunction<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     arguments: Cow<'a, str>,
 }
 
 impl<'a> WireCall<'a> {
     fn of(codec: &Codec, call: &'a ToolCall) -> Self {
-        let function = WireFunction { name: &call.name, arguments: arguments(&call.arguments) };
+        // A name that a model made up would be refused with every later request.
+        let name = ids::fitting(&call.name, NAME_LIMIT);
+        let function = WireFunction { name, arguments: arguments(&call.arguments) };
         Self { id: codec.call_id(&call.id), r#type: "function", function }
     }
 }

@@ -132,7 +132,11 @@ fn anthropic_requests_begin_with_the_one_before_but_for_their_marks() {
         let bare: Vec<_> = marked.iter().map(|body| body.replace(MARK, "")).collect();
         assert_eq!(least(&shares(&bare, "]}")), 1.0);
         let shares = shares(&marked, "]}");
-        // What is lost is one turn: its mark has moved on.
+        // What is lost is one turn, and no more: the mark before it has moved on.
+        for (body, share) in marked.iter().zip(&shares).skip(1) {
+            let before = body.match_indices(MARK).nth(2).unwrap().0;
+            assert!((share * body.len() as f64).ceil() >= before as f64, "{share}");
+        }
         assert!(least(&shares) >= 0.95, "{shares:?}");
         assert!(shares[TURNS - 2] >= 0.99, "{shares:?}");
         for (n, body) in marked.iter().enumerate() {

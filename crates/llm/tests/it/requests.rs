@@ -186,6 +186,23 @@ fn assistants_send_text_and_calls() {
 }
 
 #[test]
+fn names_that_a_model_made_up_are_made_to_fit() {
+    let long = "x".repeat(65);
+    let sent = ["f.bash", "bash<|channel|>json", "läs", "", &long].map(|name| {
+        let (name, arguments) = (name.to_owned(), String::new());
+        let call = AssistantPart::ToolCall(ToolCall { id: "1".into(), name, arguments });
+        let mut items = items(&assistant(vec![call]));
+        items[0]["tool_calls"][0]["function"]["name"].take()
+    });
+    for (n, name) in sent.iter().enumerate() {
+        let name = name.as_str().unwrap();
+        let is_taken = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        assert!((1..=64).contains(&name.len()) && name.chars().all(is_taken), "{name}");
+        assert!(!sent[..n].contains(&name.into()), "{name}");
+    }
+}
+
+#[test]
 fn arguments_that_are_no_object_are_wrapped_into_one() {
     for raw in ["{\"a\":", "[1]", "null", "rm -rf"] {
         let sent = &items(&assistant(vec![call("1", raw)]))[0]["tool_calls"][0];

@@ -147,6 +147,14 @@ fn calls_that_all_have_the_index_zero_are_told_apart_by_id() {
         json!({"index": 0, "id": "b", "function": {"name": "f", "arguments": "{}"}}),
     ]);
     assert_eq!(got, [call("a", "f", "{}"), call("b", "f", "{}")]);
+    let got = calls(&[
+        json!({"index": 0, "id": "", "function": {"name": "f", "arguments": "{\"a\":1}"}}),
+        json!({"index": 0, "id": "", "function": {"name": "f", "arguments": "{\"a\""}}),
+        json!({"index": 0, "id": "", "function": {"name": "f", "arguments": ":2}"}}),
+        json!({"index": 0, "id": "", "function": {"name": "f", "arguments": ""}}),
+    ]);
+    let told: Vec<_> = got.iter().map(|(_, _, arguments)| arguments.as_str()).collect();
+    assert_eq!(told, [r#"{"a":1}"#, r#"{"a":2}"#], "without ids, by what is complete");
 }
 
 #[test]
