@@ -209,7 +209,7 @@ impl wire::Codec for Codec {
     fn decoder_for(&self, tools: &ToolBlock, salt: u64) -> Decoder {
         let decoder = self.decoder(salt);
         match self.dialect.reads_calls_in_text {
-            true => decoder.reading_calls_in_text(tools.specs()),
+            true => decoder.reading_calls_in_text(tools),
             false => decoder,
         }
     }

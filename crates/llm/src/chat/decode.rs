@@ -11,7 +11,7 @@ use super::text_calls::{self, Found};
 use crate::wire::{Decode, ids, json};
 use crate::{
     AssistantMessage, AssistantPart, ErrorKind, ModelError, Opaque, Reasoning, Response,
-    StopReason, StreamEvent, ToolCall, ToolSpec, Usage, sse,
+    StopReason, StreamEvent, ToolBlock, ToolCall, Usage, sse,
 };
 
 /// Turns the data of a stream's events into [`StreamEvent`]s and, at the end, a [`Response`].
@@ -54,8 +54,8 @@ impl CallDraft {
 /// A look for calls in the text.
 #[derive(Debug)]
 struct Watch {
-    /// The names of the tools that were offered.
-    tools: Vec<String>,
+    /// The tools that were offered.
+    tools: ToolBlock,
     /// How much of the text has been handed out.
     told: usize,
 }
@@ -86,9 +86,9 @@ impl Decoder {
     /// Lets calls that the model wrote as text count as calls of these tools, if the reply has no
     /// others. What may become one is handed out only when it is known that it does not.
     #[must_use]
-    pub fn reading_calls_in_text(mut self, tools: &[ToolSpec]) -> Self {
-        let tools: Vec<_> = tools.iter().map(|tool| tool.name.clone()).collect();
-        self.watch = (!tools.is_empty()).then_some(Watch { tools, told: 0 });
+    pub fn reading_calls_in_text(mut self, tools: &ToolBlock) -> Self {
+        let tools = tools.clone();
+        self.watch = (!tools.specs().is_empty()).then_some(Watch { tools, told: 0 });
         self
     }
 }
@@ -283,7 +283,7 @@ impl Decoder {
         let Some(Watch { tools, told }) = self.watch.take() else { return };
         let is_whole = matches!(self.stop, Some(StopReason::EndTurn | StopReason::ToolUse));
         let found = (is_whole && self.calls.is_empty())
-            .then(|| text_calls::find(&self.text, &tools))
+            .then(|| text_calls::find(&self.text, tools.specs()))
             .flatten();
         let (text, calls) = match found {
             Some(Found { text, calls }) => (text, calls),

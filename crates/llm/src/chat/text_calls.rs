@@ -1,12 +1,15 @@
 //! Calls that a model wrote as text, where its server did not know them for calls.
 //!
-//! Three ways of writing are known: `<tool_call>{…}</tool_call>` of Hermes and Qwen, `[TOOL_CALLS]` of
-//! Mistral, and Llama's bare JSON, which must be the whole text. A text is taken for calls only if
-//! all that looks like one is one: JSON with the name of a tool that was offered and an object of
-//! arguments. What stands around the calls stays text.
+//! Four ways of writing are known: `<tool_call>{…}</tool_call>` of Hermes and Qwen, the
+//! `<function=name>` of Qwen's models for code, `[TOOL_CALLS]` of Mistral, and Llama's bare JSON, which
+//! must be the whole text. A text is taken for calls only if all that looks like one is one: the
+//! name of a tool that was offered and its arguments. What stands around the calls stays text.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::ToolSpec;
 
 /// The text and the calls in it.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,17 +27,20 @@ pub(super) struct Call {
 
 const HERMES: &str = "<tool_call>";
 const HERMES_END: &str = "</tool_call>";
+const FUNCTION: &str = "<function=";
 const MISTRAL: &str = "[TOOL_CALLS]";
+/// What a call begins with, wherever it stands.
+const MARKERS: [&str; 3] = [HERMES, FUNCTION, MISTRAL];
 const LLAMA: &str = "<|python_tag|>";
 const FENCE: &str = "```";
 
 /// Finds the calls in a text; `None` if there is none.
-pub(super) fn find(text: &str, tools: &[String]) -> Option<Found> {
+pub(super) fn find(text: &str, tools: &[ToolSpec]) -> Option<Found> {
     let found = match marker(text) {
-        Some(_) => marked(text)?,
+        Some(_) => marked(text, tools)?,
         None => Found { text: String::new(), calls: bare(text)? },
     };
-    let is_offered = |call: &Call| tools.contains(&call.name);
+    let is_offered = |call: &Call| tools.iter().any(|tool| tool.name == call.name);
     (!found.calls.is_empty() && found.calls.iter().all(is_offered)).then_some(found)
 }
 
@@ -53,17 +59,17 @@ pub(super) fn certain(text: &str, told: usize) -> usize {
 
 /// Finds the first marker.
 fn marker(text: &str) -> Option<(usize, &'static str)> {
-    let markers = [HERMES, MISTRAL].into_iter();
-    markers.filter_map(|marker| Some((text.find(marker)?, marker))).min()
+    MARKERS.into_iter().filter_map(|marker| Some((text.find(marker)?, marker))).min()
 }
 
 /// Returns how much of the end of a text may be the beginning of a marker.
 fn begun(text: &str) -> usize {
     let is_begun = |length: &usize| {
         let end = text.len().checked_sub(*length).and_then(|at| text.get(at..));
-        end.is_some_and(|end| HERMES.starts_with(end) || MISTRAL.starts_with(end))
+        end.is_some_and(|end| MARKERS.iter().any(|marker| marker.starts_with(end)))
     };
-    (1..HERMES.len().max(MISTRAL.len())).rev().find(is_begun).unwrap_or(0)
+    let longest = MARKERS.iter().map(|marker| marker.len()).max().unwrap_or(0);
+    (1..longest).rev().find(is_begun).unwrap_or(0)
 }
 
 fn may_be_bare(text: &str) -> bool {
@@ -76,27 +82,55 @@ fn may_be_bare(text: &str) -> bool {
 }
 
 /// Reads calls behind markers.
-fn marked(text: &str) -> Option<Found> {
+fn marked(text: &str, tools: &[ToolSpec]) -> Option<Found> {
     let mut found = Found { text: String::new(), calls: Vec::new() };
     let mut rest = text;
     while let Some((at, marker)) = marker(rest) {
         found.text.push_str(rest.get(..at)?);
         rest = rest.get(at + marker.len()..)?;
-        rest = match marker {
-            HERMES => {
-                let (call, rest) = call(rest)?;
-                found.calls.push(call);
-                let rest = rest.trim_start();
-                rest.strip_prefix(HERMES_END).unwrap_or(rest)
+        let (call, behind) = match marker {
+            MISTRAL => {
+                rest = mistral(rest, &mut found.calls)?;
+                continue;
             }
-            _ => mistral(rest, &mut found.calls)?,
+            FUNCTION => tagged(rest, tools)?,
+            _ => match rest.trim_start().strip_prefix(FUNCTION) {
+                Some(function) => tagged(function, tools)?,
+                None => call(rest)?,
+            },
         };
+        found.calls.push(call);
+        let behind = behind.trim_start();
+        rest = behind.strip_prefix(HERMES_END).unwrap_or(behind);
     }
     found.text.push_str(rest);
     if found.text.trim().is_empty() {
         found.text.clear();
     }
     Some(found)
+}
+
+/// Reads `name><parameter=key>value</parameter>…</function>`, and returns what follows it.
+fn tagged<'a>(text: &'a str, tools: &[ToolSpec]) -> Option<(Call, &'a str)> {
+    let (name, mut rest) = text.split_once('>')?;
+    let schema = tools.iter().find(|tool| tool.name == name)?.schema.read::<Value>().ok()?;
+    let mut arguments = Map::new();
+    loop {
+        rest = rest.trim_start();
+        if let Some(behind) = rest.strip_prefix("</function>") {
+            let arguments = Value::Object(arguments).to_string();
+            return Some((Call { name: name.to_owned(), arguments }, behind));
+        }
+        let (key, value) = rest.strip_prefix("<parameter=")?.split_once('>')?;
+        let (value, behind) = value.split_once("</parameter>")?;
+        // The tags stand on lines of their own.
+        let value = value.strip_prefix('\n').unwrap_or(value);
+        let value = value.strip_suffix('\n').unwrap_or(value);
+        let is_text = schema["properties"][key]["type"] == "string";
+        let read = if is_text { None } else { serde_json::from_str(value).ok() };
+        arguments.insert(key.to_owned(), read.unwrap_or_else(|| value.into()));
+        rest = behind;
+    }
 }
 
 /// Reads `[{…}, …]`, as Mistral's older models write, or `name[ARGS]{…}`, as its newer ones do.
@@ -164,7 +198,7 @@ fn object(json: &str) -> Option<String> {
         true => serde_json::from_str::<String>(json).ok()?,
         false => json.to_owned(),
     };
-    serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(&text).ok()?;
+    serde_json::from_str::<Map<String, Value>>(&text).ok()?;
     Some(text)
 }
 
@@ -180,9 +214,18 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+    use crate::RawJson;
 
-    fn tools() -> Vec<String> {
-        ["bash", "read"].map(str::to_owned).to_vec()
+    fn tools() -> Vec<ToolSpec> {
+        let properties = r#"{"command":{"type":"string"},"lines":{"type":"integer"}}"#;
+        let schema = RawJson::parse(format!(r#"{{"type":"object","properties":{properties}}}"#));
+        let schema = schema.unwrap();
+        let tool = |name: &str| ToolSpec {
+            name: name.to_owned(),
+            description: String::new(),
+            schema: schema.clone(),
+        };
+        ["bash", "read"].map(tool).to_vec()
     }
 
     /// Returns the text, and each call as `name arguments`.
@@ -228,6 +271,22 @@ mod tests {
     }
 
     #[test]
+    fn tags_name_what_they_hold() {
+        let function = "<function=bash>\n<parameter=command>\ncat <<E\n 1\nE\n</parameter>\n\
+            <parameter=lines>\n7\n</parameter>\n<parameter=odd>\n{\"a\": [\n</parameter>\n</function>";
+        let call = r#"bash {"command":"cat <<E\n 1\nE","lines":7,"odd":"{\"a\": ["}"#;
+        for (written, text) in [
+            (format!("<tool_call>\n{function}\n</tool_call>"), ""),
+            (format!("So:\n{function}\n</tool_call>"), "So:\n"),
+            (function.to_owned(), ""),
+        ] {
+            assert_eq!(read(&written), Some((text.to_owned(), vec![call.to_owned()])), "{written}");
+        }
+        let empty = "<function=read></function>";
+        assert_eq!(read(&format!("{empty}\n{empty}")).unwrap().1, ["read {}", "read {}"]);
+    }
+
+    #[test]
     fn what_is_not_wholly_a_call_stays_text() {
         for text in [
             "",
@@ -239,7 +298,9 @@ mod tests {
             r#"So: {"name": "bash", "arguments": {}}"#,
             r#"{"name": "bash", "arguments": {}} is how it is called"#,
             "Write <tool_call> around it.",
-            "<tool_call>\n<function=bash>\n</function>\n</tool_call>",
+            "<tool_call>\n<function=delete>\n</function>\n</tool_call>",
+            "<function=bash>\n<parameter=command>\nls",
+            "<function=bash> is how it begins",
             r#"<tool_call>{"name": "bash"}</tool_call> <tool_call>oh</tool_call>"#,
             "[TOOL_CALLS] is a token",
             "```json\n{}",
@@ -258,6 +319,7 @@ mod tests {
             ("Hello <tool", 6),
             ("Hello <tool_call>{", 6),
             ("Hello [TOOL", 6),
+            ("Hello <function", 6),
             ("Hello <b>", 9),
             ("\n<tool_", 0),
             ("{\"na", 0),

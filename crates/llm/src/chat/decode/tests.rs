@@ -2,6 +2,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::ToolSpec;
 
 fn event(data: &str) -> sse::Event<'_> {
     sse::Event { name: "", data }
@@ -372,14 +373,15 @@ fn a_document_needs_choices_but_no_finish_reason() {
     assert_eq!(document(failed).unwrap_err().kind, ErrorKind::Quota);
 }
 
-fn tool(name: &str) -> ToolSpec {
+fn tool(name: &str) -> ToolBlock {
     let schema = crate::RawJson::parse("{}").unwrap();
-    ToolSpec { name: name.to_owned(), description: String::new(), schema }
+    let spec = ToolSpec { name: name.to_owned(), description: String::new(), schema };
+    ToolBlock::new(vec![spec])
 }
 
 /// Decodes a reply whose text comes in these pieces, while the tool `f` was offered.
 fn decode_text(pieces: &[&str], reason: &str) -> (Vec<StreamEvent>, Response) {
-    let mut decoder = Decoder::new("mine".into(), 7).reading_calls_in_text(&[tool("f")]);
+    let mut decoder = Decoder::new("mine".into(), 7).reading_calls_in_text(&tool("f"));
     let mut events = Vec::new();
     let texts = pieces.iter().map(|text| delta(&json!({ "content": text })));
     for chunk in texts.chain([finish(reason)]) {
@@ -391,13 +393,16 @@ fn decode_text(pieces: &[&str], reason: &str) -> (Vec<StreamEvent>, Response) {
 
 #[test]
 fn a_call_in_the_text_is_a_call_and_was_never_told_as_text() {
-    let written = r#"Look: <tool_call>{"name":"f","arguments":{"a":"ä"}}</tool_call>"#;
-    let split = |size: usize| {
+    const WRITTEN: [&str; 2] = [
+        r#"Look: <tool_call>{"name":"f","arguments":{"a":"ä"}}</tool_call>"#,
+        "Look: <function=f>\n<parameter=a>\nä\n</parameter>\n</function>",
+    ];
+    let split = |written: &str, size: usize| {
         let chars: Vec<char> = written.chars().collect();
         chars.chunks(size).map(|chunk| chunk.iter().collect()).collect::<Vec<String>>()
     };
-    for size in [1, 3, 1000] {
-        let pieces = split(size);
+    for (written, size) in WRITTEN.into_iter().flat_map(|text| [(text, 1), (text, 3), (text, 99)]) {
+        let pieces = split(written, size);
         let pieces: Vec<_> = pieces.iter().map(String::as_str).collect();
         let (events, response) = decode_text(&pieces, "stop");
         assert_eq!(response.stop, StopReason::ToolUse);
@@ -452,7 +457,7 @@ fn a_text_that_only_looks_like_a_call_is_told_as_it_is() {
 fn beside_a_real_call_a_text_is_only_a_text() {
     let text = r#"{"name":"f","parameters":{}}"#;
     let real = json!({"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}});
-    let mut decoder = Decoder::new("mine".into(), 7).reading_calls_in_text(&[tool("f")]);
+    let mut decoder = Decoder::new("mine".into(), 7).reading_calls_in_text(&tool("f"));
     let chunks = [delta(&json!({"content": text, "tool_calls": [real]})), finish("tool_calls")];
     for chunk in chunks {
         decoder.push(&event(&chunk.to_string()), &mut drop).unwrap();
@@ -468,6 +473,6 @@ fn a_document_may_hold_a_call_in_its_text() {
     let decode = |decoder: Decoder| decoder.document(body.as_bytes()).unwrap();
     let plain = decode(Decoder::new("mine".into(), 7));
     assert_eq!((plain.message.to_text().as_str(), plain.stop), (text, StopReason::EndTurn));
-    let reading = decode(Decoder::new("mine".into(), 7).reading_calls_in_text(&[tool("f")]));
+    let reading = decode(Decoder::new("mine".into(), 7).reading_calls_in_text(&tool("f")));
     assert_eq!((reading.message.tool_calls().count(), reading.stop), (1, StopReason::ToolUse));
 }
