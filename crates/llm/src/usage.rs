@@ -28,7 +28,7 @@ pub struct Usage {
 impl Usage {
     /// Returns input and output together.
     pub fn total(&self) -> u64 {
-        self.input + self.output
+        self.input.saturating_add(self.output)
     }
 }
 
@@ -37,12 +37,12 @@ impl Add for Usage {
 
     fn add(self, other: Self) -> Self {
         let both = |a: Option<u64>, b: Option<u64>| match (a, b) {
-            (Some(a), Some(b)) => Some(a + b),
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
             (one, None) | (None, one) => one,
         };
         Self {
-            input: self.input + other.input,
-            output: self.output + other.output,
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
             cache_read: both(self.cache_read, other.cache_read),
             cache_write: both(self.cache_write, other.cache_write),
             reasoning: both(self.reasoning, other.reasoning),
@@ -108,7 +108,7 @@ impl Price {
         }
         let read = usage.cache_read.unwrap_or(0);
         let write = usage.cache_write.unwrap_or(0);
-        let plain = usage.input.saturating_sub(read + write);
+        let plain = usage.input.saturating_sub(read).saturating_sub(write);
         let million = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
         million(plain, self.input)
             + million(read, self.cache_read.unwrap_or(self.input))
@@ -120,6 +120,23 @@ impl Price {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_no_request_can_cost_is_counted_without_harm() {
+        let most = Some(u64::MAX);
+        let absurd = Usage {
+            input: u64::MAX,
+            output: u64::MAX,
+            cache_read: most,
+            cache_write: most,
+            reasoning: most,
+        };
+        assert_eq!([absurd, absurd].into_iter().sum::<Usage>(), absurd);
+        assert_eq!(absurd.total(), u64::MAX);
+        let price =
+            Price { input: 1.0, output: 1.0, cache_read: None, cache_write: None, long: None };
+        assert!(price.cost(&absurd).is_finite());
+    }
 
     #[test]
     fn a_long_request_has_its_own_price() {

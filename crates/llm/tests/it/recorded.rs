@@ -9,6 +9,8 @@ use std::path::Path;
 use bowline_llm::wire::{Client, Codec, Decode};
 use bowline_llm::{AssistantPart, ErrorKind, ModelError, Response, StreamEvent, sse};
 use pretty_assertions::assert_eq;
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use serde_json::Value;
 
 use crate::exchange::outcome;
@@ -90,6 +92,11 @@ macro_rules! recorded_tests {
         #[test]
         fn a_cut_anywhere_gives_an_error_or_the_complete_answer() {
             $crate::recorded::check_cuts::<$wire>();
+        }
+
+        #[test]
+        fn damaged_answers_do_no_harm_and_mean_the_same_at_every_chunking() {
+            $crate::recorded::check_damaged::<$wire>();
         }
 
         #[tokio::test]
@@ -243,6 +250,25 @@ pub(crate) fn check_cuts<W: Wire>() {
         }
         assert!(complete > 0 && complete < body.len() / 2, "{complete}");
     }
+}
+
+/// Overwrites bytes of answers, within and beside their JSON.
+pub(crate) fn check_damaged<W: Wire>() {
+    let cases: Vec<_> = cases::<W>().into_iter().filter(|case| !case.is_error()).collect();
+    let spot = (any::<prop::sample::Index>(), prop::sample::select(b"0\"{}[],:n -9\n".to_vec()));
+    let damage = (any::<prop::sample::Index>(), prop::collection::vec(spot, 1..4));
+    let mut runner = TestRunner::deterministic();
+    let tested = runner.run(&damage, |(at, spots)| {
+        let mut body = at.get(&cases).body.clone().into_bytes();
+        for (at, byte) in spots {
+            *at.get_mut(&mut body) = byte;
+        }
+        let whole = decode(&W::codec(), &body, usize::MAX);
+        prop_assert_eq!(decode(&W::codec(), &body, 7), whole);
+        let _ = W::codec().decoder(1).whole(&body);
+        Ok(())
+    });
+    tested.unwrap();
 }
 
 pub(crate) async fn check_exchanges<W: Wire>() {

@@ -161,7 +161,7 @@ fn anthropic_puts_it_beside_the_effort() {
 
 #[test]
 fn gemini_puts_it_into_its_generation_config() {
-    let codec = gemini::Codec::new(&info("gemini-3.1-pro-preview"), true);
+    let codec = gemini::Codec::new(&info("gemini-3.1-pro-preview"), gemini::Dialect::of(""), true);
     let sent = body(&codec, &request(STRICT, true));
     let config = format!(
         r#""generationConfig":{{"responseMimeType":"application/json","responseJsonSchema":{STRICT},"thinkingConfig":{{"includeThoughts":true}}}}"#
@@ -175,7 +175,7 @@ fn gemini_puts_it_into_its_generation_config() {
         ("gemma-3-27b-it", STRICT, false, false),
         ("mine", STRICT, false, false),
     ] {
-        let codec = gemini::Codec::new(&info(model), true);
+        let codec = gemini::Codec::new(&info(model), gemini::Dialect::of(""), true);
         let config = field(&codec, &request(schema, has_tools), "generationConfig");
         assert_eq!(config["responseMimeType"].is_string(), is_asked, "{model} {has_tools}");
         assert_eq!(config["responseJsonSchema"].is_object(), is_asked, "{model} {has_tools}");
