@@ -56,10 +56,11 @@ impl Decode for Decoder {
             // A sign of life.
             "" => return Ok(()),
             // Gateways that speak other wires as well end this one as they end those.
-            "[DONE]" => {
-                self.is_done = self.stop.is_some();
+            "[DONE]" if self.stop.is_some() => {
+                self.complete(emit);
                 return Ok(());
             }
+            "[DONE]" => return Ok(()),
             _ => {}
         }
         let event: Event<'_> = self.read(data)?;
@@ -69,51 +70,7 @@ impl Decode for Decoder {
             let error = event.error.map_or(data, RawValue::get);
             return Err(self.fail(ModelError::from_error_field(error)));
         }
-        match kind {
-            "message_start" => match event.message {
-                Some(answer) => {
-                    let answer: Answer<'_> = self.read(answer.get())?;
-                    self.take_head(&answer)
-                }
-                None => Ok(()),
-            },
-            "content_block_start" => {
-                let Some(block) = event.content_block else { return Ok(()) };
-                self.begin(event.index.0, block, emit)
-            }
-            "content_block_delta" => {
-                let Some(delta) = event.delta else { return Ok(()) };
-                let added = match self.draft(event.index.0) {
-                    Some(draft) => draft.kind.add(delta, emit),
-                    None => return Err(self.odd("more of a block that has not begun")),
-                };
-                added.map_err(|error| self.odd(error))
-            }
-            "content_block_stop" => {
-                if let Some(draft) = self.draft(event.index.0) {
-                    draft.kind.end(emit);
-                }
-                Ok(())
-            }
-            "message_delta" => {
-                let usage = event.usage.map(|usage| self.read(usage.get())).transpose()?;
-                self.count(usage);
-                let delta = event.delta.map(|delta| self.read(delta.get())).transpose()?;
-                if let Some(reason) = delta.and_then(|delta: Delta<'_>| delta.stop_reason) {
-                    self.stop = Some(stop_reason(&reason));
-                }
-                Ok(())
-            }
-            "message_stop" => {
-                for draft in &mut self.drafts {
-                    draft.kind.end(emit);
-                }
-                self.is_done = true;
-                Ok(())
-            }
-            // `ping`, and what came after this version.
-            _ => Ok(()),
-        }
+        self.take(kind, &event, emit)
     }
 
     fn document(mut self, body: &[u8]) -> Result<Response, ModelError> {
@@ -174,6 +131,65 @@ impl Decoder {
     /// Reads a piece of JSON.
     fn read<'a, T: Deserialize<'a>>(&self, json: &'a str) -> Result<T, ModelError> {
         serde_json::from_str(json).map_err(|error| self.odd(error))
+    }
+
+    /// Takes an event of a kind.
+    fn take(
+        &mut self,
+        kind: &str,
+        event: &Event<'_>,
+        emit: &mut dyn FnMut(StreamEvent),
+    ) -> Result<(), ModelError> {
+        match kind {
+            "message_start" => match event.message {
+                Some(answer) => {
+                    let answer: Answer<'_> = self.read(answer.get())?;
+                    self.take_head(&answer)
+                }
+                None => Ok(()),
+            },
+            "content_block_start" => {
+                let Some(block) = event.content_block else { return Ok(()) };
+                self.begin(event.index.0, block, emit)
+            }
+            "content_block_delta" => {
+                let Some(delta) = event.delta else { return Ok(()) };
+                let added = match self.draft(event.index.0) {
+                    Some(draft) => draft.kind.add(delta, emit),
+                    None => return Err(self.odd("more of a block that has not begun")),
+                };
+                added.map_err(|error| self.odd(error))
+            }
+            "content_block_stop" => {
+                if let Some(draft) = self.draft(event.index.0) {
+                    draft.kind.end(emit);
+                }
+                Ok(())
+            }
+            "message_delta" => {
+                let usage = event.usage.map(|usage| self.read(usage.get())).transpose()?;
+                self.count(usage);
+                let delta = event.delta.map(|delta| self.read(delta.get())).transpose()?;
+                if let Some(reason) = delta.and_then(|delta: Delta<'_>| delta.stop_reason) {
+                    self.stop = Some(stop_reason(&reason));
+                }
+                Ok(())
+            }
+            "message_stop" => {
+                self.complete(emit);
+                Ok(())
+            }
+            // `ping`, and what came after this version.
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the reply, and all blocks of which no end was told.
+    fn complete(&mut self, emit: &mut dyn FnMut(StreamEvent)) {
+        for draft in &mut self.drafts {
+            draft.kind.end(emit);
+        }
+        self.is_done = true;
     }
 
     fn take_head(&mut self, answer: &Answer<'_>) -> Result<(), ModelError> {

@@ -249,12 +249,8 @@ const ROWS: &[Row] = &[
 ];
 
 /// A server of open models, whose templates know three efforts.
-const OPEN: Dialect = Dialect {
-    efforts: Efforts::LowToHigh,
-    shapes: Shapes::Alone,
-    takes_files: false,
-    ..COMMON
-};
+const OPEN: Dialect =
+    Dialect { efforts: Efforts::LowToHigh, shapes: Shapes::Alone, takes_files: false, ..COMMON };
 
 impl Dialect {
     /// Returns what is known of the server at `base_url`; what all understand if nothing is.
