@@ -28,6 +28,8 @@ pub(crate) enum Command {
     /// List, show, check and delete sessions, and say something to a running one.
     #[command(alias = "session")]
     Sessions(Sessions),
+    /// Show the effects of an agent with their parameters.
+    Effects(Effects),
     /// Show what is configured and where it comes from.
     Config(Config),
     /// Check that everything is there that is needed, and say what to do where it is not.
@@ -128,6 +130,20 @@ pub(crate) struct Demo {
     /// a script.
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+}
+
+/// An effect changes the conversation at a step: it shortens it, watches over a budget, or says
+/// something to the model.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Effects {
+    /// Show all effects there are, with the defaults of their parameters.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) settings: Settings,
 }

@@ -4,6 +4,7 @@ mod args;
 mod config;
 mod demo;
 mod doctor;
+mod effects;
 mod exec;
 mod exit;
 mod model;
@@ -57,6 +58,7 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Model(model) => tokio.block_on(model::run(&model)),
         Command::Models(models) => tokio.block_on(models::run(&models)),
         Command::Sessions(sessions) => tokio.block_on(sessions::run(sessions)),
+        Command::Effects(effects) => effects::run(&effects),
         Command::Config(config) => config::run(&config),
         Command::Doctor(doctor) => tokio.block_on(doctor::run(&doctor)),
     };

@@ -385,7 +385,7 @@ impl Config {
             (self.agents.keys().any(|name| name != DEFAULT_AGENT), "agents"),
             (
                 self.agents.get(DEFAULT_AGENT).is_some_and(AgentConfig::has_more),
-                "agents.default but for its instructions and output",
+                "agents.default but for its instructions, output and effects",
             ),
             (rules.into_iter().any(|rules| !rules.is_empty()), "permissions.allow, ask and deny"),
             (!self.sandbox.is_empty(), "sandbox"),

@@ -13,6 +13,7 @@
 //! - [`instructions`]: what the user and the project tell every model.
 //! - [`doctor`]: whether everything is there that is needed.
 //! - [`prompt`]: what a model is told before the user says anything.
+//! - [`effects`]: the effects of an agent, as they are configured.
 //! - [`permission`]: the gate of the permission modes.
 //! - [`Runtime`]: all of it together, which makes agents.
 #![deny(missing_docs)]
@@ -20,6 +21,7 @@
 pub mod catalog;
 pub mod config;
 pub mod doctor;
+pub mod effects;
 pub mod embedded;
 pub mod environment;
 mod error;

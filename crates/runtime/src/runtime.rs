@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Zoned;
 
+use bowline_agent::effect::DynEffect;
 use bowline_agent::id::SystemSource;
 use bowline_agent::journal::Store;
 use bowline_agent::limits::Limits;
@@ -204,6 +205,7 @@ impl Runtime {
             context,
             effort: name.effort,
             tools,
+            effects: if in_lines { Vec::new() } else { self.effects(&own)? },
             limits: choice.limits.clone(),
             output_schema: choice.output_schema.clone(),
             tells_with,
@@ -267,7 +269,14 @@ impl Runtime {
         Redaction::new(provider::secrets(&self.config, &self.environment).into_iter().chain(in_use))
     }
 
-    fn default_agent(&self) -> AgentConfig {
+    /// Makes the effects of an agent, in the order in which they are asked.
+    fn effects(&self, agent: &AgentConfig) -> Result<Vec<Arc<dyn DynEffect>>, ConfigError> {
+        let models = |name: &str| self.model(name);
+        agent.effects().iter().map(|effect| effect.make(&models)).collect()
+    }
+
+    /// Returns how the agent is configured that takes the prompt.
+    pub fn default_agent(&self) -> AgentConfig {
         self.config.agents.get(config::DEFAULT_AGENT).cloned().unwrap_or_default()
     }
 

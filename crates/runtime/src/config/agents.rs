@@ -2,6 +2,8 @@
 
 use serde::Deserialize;
 
+use crate::effects::EffectConfig;
+
 /// An agent.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "a table")]
@@ -30,8 +32,13 @@ pub struct AgentConfig {
     pub estimated_cost: Option<toml::Value>,
     /// How many of it may work at once, as shelly says it.
     pub max_concurrency: Option<toml::Value>,
-    /// What changes its conversation.
-    pub effects: Option<toml::Value>,
+    /// What changes its conversation; without it, `compact` alone.
+    pub effects: Option<Vec<EffectConfig>>,
+    /// How many tokens a request and its answer may have together, for the `compact` that an agent has
+    /// without `effects`; 0 for the window of its model.
+    pub context_window: Option<u64>,
+    /// The share of the window at which that shortens the conversation; 0 for never.
+    pub context_threshold: Option<f64>,
     /// How deep it may delegate.
     pub max_depth: Option<toml::Value>,
     /// The shape of its loop.
@@ -58,6 +65,24 @@ pub enum OutputMode {
 }
 
 impl AgentConfig {
+    /// Returns its effects as they are asked: what shortens the conversation first, what says something
+    /// last, and else as they are configured. Those that it has without being told are among them.
+    pub fn effects(&self) -> Vec<EffectConfig> {
+        if let Some(effects) = &self.effects {
+            let mut effects = effects.clone();
+            effects.sort_by_key(EffectConfig::class);
+            return effects;
+        }
+        if self.context_threshold == Some(0.0) {
+            return Vec::new();
+        }
+        let mut said = toml::Table::new();
+        said.extend(self.context_threshold.map(|share| ("threshold".to_owned(), share.into())));
+        let window = self.context_window.and_then(|window| i64::try_from(window).ok());
+        said.extend(window.map(|window| ("context_window".to_owned(), window.into())));
+        EffectConfig::defaults(&said)
+    }
+
     /// Tells whether something is configured that has no effect in this version.
     pub(super) fn has_more(&self) -> bool {
         let later = [
@@ -71,7 +96,6 @@ impl AgentConfig {
             &self.skills_tags,
             &self.estimated_cost,
             &self.max_concurrency,
-            &self.effects,
             &self.max_depth,
             &self.orchestrator,
             &self.tool_execution,

@@ -308,7 +308,7 @@ fn of_agents_only_what_the_default_one_says_and_how_has_an_effect() {
     assert_eq!(notes(output).unwrap(), Vec::<String>::new());
     assert_eq!(
         notes("[agents.default]\ntools = [\"read\"]\n").unwrap(),
-        ["no effect in this version: agents.default but for its instructions and output"]
+        ["no effect in this version: agents.default but for its instructions, output and effects"]
     );
     assert_eq!(
         notes("[agents.x]\n\noutputs = \"text\"\n").unwrap_err(),

@@ -1,0 +1,214 @@
+//! The effects of an agent, as they are configured.
+//!
+//! `effects = [{ kind = "compact", threshold = 0.8 }]`; what is not said has its default. The
+//! parameters may also stand in a table of their own, `{ kind = "compact", params = { … } }`, as
+//! shelly writes them. Without `effects` an agent has `compact` alone; with an empty list it has none.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bowline_agent::effect::{Class, Compact, DynEffect, Effect};
+use bowline_agent::schemars::{JsonSchema, schema_for};
+use bowline_llm::Model;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use crate::config::nearest;
+use crate::error::ConfigError;
+
+/// An effect as it is configured.
+#[derive(Clone)]
+pub struct EffectConfig {
+    kind: &'static Kind,
+    said: toml::Table,
+}
+
+/// A kind of effect that can be configured.
+struct Kind {
+    name: &'static str,
+    check: fn(&toml::Table) -> Result<(), toml::de::Error>,
+    make: fn(&toml::Table, Models<'_>) -> Made,
+    class: fn(&toml::Table) -> Class,
+    schema: fn() -> Value,
+}
+
+type Made = Result<Arc<dyn DynEffect>, ConfigError>;
+
+/// Finds a model by its name.
+pub(crate) type Models<'a> = &'a dyn Fn(&str) -> Result<Arc<dyn Model>, ConfigError>;
+
+/// Writes the table of kinds: the name and the type of each.
+macro_rules! kinds {
+    ($($name:literal => $effect:ty),* $(,)?) => {
+        &[$(Kind {
+            name: $name,
+            check: check::<$effect>,
+            make: make::<$effect>,
+            class: class::<$effect>,
+            schema: || schema_for!($effect).to_value(),
+        }),*]
+    };
+}
+
+static KINDS: &[Kind] = kinds! {
+    "compact" => Compact,
+};
+
+/// What the configuration must know of an effect.
+trait Configured: Effect + DeserializeOwned + JsonSchema {
+    /// Returns the model that it names, and where that goes.
+    fn model(&mut self) -> Option<(&str, &mut Option<Arc<dyn Model>>)> {
+        None
+    }
+}
+
+impl Configured for Compact {
+    fn model(&mut self) -> Option<(&str, &mut Option<Arc<dyn Model>>)> {
+        Some((&self.model, &mut self.summariser))
+    }
+}
+
+fn read<E: Configured>(said: &toml::Table) -> Result<E, toml::de::Error> {
+    said.clone().try_into()
+}
+
+fn check<E: Configured>(said: &toml::Table) -> Result<(), toml::de::Error> {
+    read::<E>(said).map(drop)
+}
+
+fn make<E: Configured>(said: &toml::Table, models: Models<'_>) -> Made {
+    // It was read before, when the configuration was.
+    let mut effect: E = read(said).map_err(|error| ConfigError::Model(error.to_string()))?;
+    if let Some((name, model)) = effect.model()
+        && !name.is_empty()
+    {
+        *model = Some(models(name)?);
+    }
+    Ok(Arc::new(effect))
+}
+
+fn class<E: Configured>(said: &toml::Table) -> Class {
+    read::<E>(said).map_or(Class::Nudge, |effect| effect.class())
+}
+
+impl EffectConfig {
+    /// Returns the effects of an agent for which none are configured.
+    pub(crate) fn defaults(options: &toml::Table) -> Vec<Self> {
+        KINDS.iter().take(1).map(|kind| Self { kind, said: options.clone() }).collect()
+    }
+
+    /// Returns the kind, as it is written.
+    pub fn kind(&self) -> &'static str {
+        self.kind.name
+    }
+
+    /// Returns when it is asked, among others.
+    pub(crate) fn class(&self) -> Class {
+        (self.kind.class)(&self.said)
+    }
+
+    pub(crate) fn make(&self, models: Models<'_>) -> Made {
+        (self.kind.make)(&self.said, models)
+    }
+
+    /// Returns what it is and what its parameters are.
+    pub fn about(&self) -> About {
+        self.kind.about(&self.said)
+    }
+}
+
+impl fmt::Debug for EffectConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EffectConfig")
+            .field("kind", &self.kind.name)
+            .field("said", &self.said)
+            .finish()
+    }
+}
+
+impl<'de> Deserialize<'de> for EffectConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut said = toml::Table::deserialize(deserializer)?;
+        let Some(toml::Value::String(name)) = said.remove("kind") else {
+            return Err(D::Error::custom(format!(
+                "an effect needs its `kind`, such as {{ kind = \"{}\" }}",
+                KINDS[0].name
+            )));
+        };
+        let kind = KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
+            let known = KINDS.iter().map(|kind| kind.name);
+            let hint = match nearest(&name, known.clone()) {
+                Some(nearest) => format!("did you mean {nearest:?}?"),
+                None => format!("there is {}", known.collect::<Vec<_>>().join(", ")),
+            };
+            D::Error::custom(format!("there is no effect {name:?}; {hint}"))
+        })?;
+        if let Some(params) = said.remove("params") {
+            let toml::Value::Table(params) = params else {
+                return Err(D::Error::custom(format!("the params of {name:?} are a table")));
+            };
+            said.extend(params);
+        }
+        (kind.check)(&said).map_err(|error| D::Error::custom(error.message()))?;
+        Ok(Self { kind, said })
+    }
+}
+
+/// An effect, for a person.
+#[derive(Debug, Clone, Serialize)]
+pub struct About {
+    /// Its kind.
+    pub kind: &'static str,
+    /// What it does.
+    pub what: String,
+    /// Its parameters.
+    pub parameters: Vec<Parameter>,
+}
+
+/// A parameter of an effect, for a person.
+#[derive(Debug, Clone, Serialize)]
+pub struct Parameter {
+    /// Its name.
+    pub name: String,
+    /// What it says.
+    pub what: String,
+    /// What it is if nothing is said.
+    pub default: Value,
+    /// What is configured; the default if nothing is said.
+    pub value: Value,
+}
+
+/// Returns all kinds of effects, with their defaults.
+pub fn known() -> Vec<About> {
+    KINDS.iter().map(|kind| kind.about(&toml::Table::new())).collect()
+}
+
+impl Kind {
+    fn about(&self, said: &toml::Table) -> About {
+        let schema = (self.schema)();
+        let parameters = schema["properties"].as_object().into_iter().flatten();
+        let parameters = parameters.map(|(name, about)| {
+            let default = about["default"].clone();
+            let value = said.get(name).and_then(|value| serde_json::to_value(value).ok());
+            Parameter {
+                name: name.clone(),
+                what: one_line(&about["description"]),
+                value: value.unwrap_or_else(|| default.clone()),
+                default,
+            }
+        });
+        About {
+            kind: self.name,
+            what: one_line(&schema["description"]),
+            parameters: parameters.collect(),
+        }
+    }
+}
+
+/// Returns the first paragraph of a description on one line.
+fn one_line(description: &Value) -> String {
+    let text = description.as_str().unwrap_or_default();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    first.split_whitespace().collect::<Vec<_>>().join(" ")
+}
