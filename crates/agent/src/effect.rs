@@ -38,13 +38,12 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 
-use bowline_llm::{Model, UserMessage};
+use bowline_llm::{Model, Spent, UserMessage};
 
 use crate::conversation::{Last, Said, View};
 use crate::entry::Entry;
 use crate::event::AgentMeta;
 use crate::id::RunId;
-use crate::ledger::Spent;
 use crate::tool::Toolbox;
 
 pub use crate::entry::{Act, Phase};

@@ -12,13 +12,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use bowline_llm::{
-    AssistantMessage, CallId, Effort, ErrorKind, Part, Price, RawJson, StopReason, Stored,
-    ToolBlock, Usage, UserMessage,
+    AssistantMessage, CallId, Effort, ErrorKind, Part, Price, RawJson, Spent, StopReason, Stored,
+    ToolBlock, Usage, Usd, UserMessage,
 };
 
 use crate::id::{AgentId, EntryId, OpId, RunId, SessionId};
 use crate::journal::Pos;
-use crate::ledger::Spent;
 use crate::limits::{LimitKind, Limits};
 use crate::op::{CancelReason, Decision, Op};
 use crate::orchestrator::Purpose;
@@ -270,7 +269,7 @@ pub struct AssistantSaid {
     pub stop: StopReason,
     /// Why the call was made.
     pub purpose: Purpose,
-    /// The model asked, as `provider/model`.
+    /// The model asked last, as `provider/model`.
     pub model: String,
     /// The tokens of the call with all its attempts; `None` if the provider did not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -278,10 +277,14 @@ pub struct AssistantSaid {
     /// What failed attempts before cost; part of `usage`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub wasted: Usage,
-    /// What the call cost in US dollars, where the price is known.
+    /// What the call cost in US dollars with all its attempts, each at the price of the model that
+    /// was asked; `None` if no price is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_usd: Option<f64>,
-    /// The price used for `cost_usd`.
+    pub cost_usd: Option<Usd>,
+    /// How many of the tokens are not in `cost_usd`, where the price of some attempts is known only.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub unpriced: u64,
+    /// The price of the model that was asked last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// Why the message is not whole; `None` if it is.
@@ -483,7 +486,7 @@ pub struct ExternalUsage {
     pub usage: Usage,
     /// What it cost in US dollars, if the tool knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_usd: Option<f64>,
+    pub cost_usd: Option<Usd>,
 }
 
 /// A limit of the run was reached.

@@ -10,12 +10,11 @@ use jiff::Timestamp;
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize};
 
-use bowline_llm::{CallId, MessageRef, Part, StopReason, Usage};
+use bowline_llm::{CallId, MessageRef, Part, Spent, StopReason, Usage, Usd};
 
 use crate::entry::{CallStatus, Ending};
 use crate::id::{AgentId, EntryId, OpId, RunId, SessionId};
 use crate::journal::Pos;
-use crate::ledger::Spent;
 use crate::limits::LimitKind;
 use crate::op::Decision;
 
@@ -174,8 +173,8 @@ pub enum EventBody {
     TurnEnd {
         /// Its tokens.
         usage: Option<Usage>,
-        /// What it cost in US dollars, if the price is known.
-        cost_usd: Option<f64>,
+        /// What it cost in US dollars, if all prices are known.
+        cost_usd: Option<Usd>,
         /// Why the model stopped.
         finish: StopReason,
         /// How long it took, in milliseconds.

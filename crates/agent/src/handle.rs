@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use bowline_llm::{CallId, Messages, RawJson, Usage};
+use bowline_llm::{CallId, Messages, RawJson, Spent, Usage};
 
 use crate::agent::Busy;
 use crate::conversation::{Snapshot, Waiting};
 use crate::error::AgentError;
 use crate::event::{AgentMeta, Event, Phase};
 use crate::id::{AgentId, EntryId, OpId, RunId, SessionId};
-use crate::ledger::Spent;
 use crate::mailbox::{Command, Own, Reply};
 use crate::op::{CancelReason, Decision, Input, Op, OpKind};
 use crate::outcome::Outcome;

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 
-use bowline_llm::CallId;
+use bowline_llm::{CallId, Spent};
 
 use crate::entry::Entry;
 use crate::event::{AgentMeta, Event, EventBody};
 use crate::id::{AgentId, RunId, SessionId};
 use crate::journal::Pos;
-use crate::ledger::{Ledger, Spent};
+use crate::ledger::Ledger;
 use crate::projection::Projection;
 
 /// The one place where entries become events and money is counted. Its lock is held for moments,

@@ -1,83 +1,25 @@
 //! Who has spent what in a session, sub-agents included.
 
 use std::collections::HashMap;
-use std::ops::{Add, AddAssign, Sub};
 
-use serde::{Deserialize, Serialize};
-
-use bowline_llm::Usage;
+use bowline_llm::Spent;
 
 use crate::entry::{Entry, EntryKind};
 use crate::id::AgentId;
 
-/// Tokens and money.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spent {
-    /// The tokens.
-    pub usage: Usage,
-    /// US dollars, as far as prices are known.
-    pub cost_usd: f64,
-    /// How many of the tokens have no known price, so that `cost_usd` is too low.
-    pub unpriced: u64,
-}
-
-impl Spent {
-    /// Returns what an entry says was spent.
-    pub(crate) fn of(kind: &EntryKind) -> Self {
-        let (usage, cost) = match kind {
-            EntryKind::Assistant(said) => match said.usage {
-                Some(usage) => (usage, said.cost_usd),
-                None => return Self::default(),
-            },
-            EntryKind::ExternalUsage(external) => (external.usage, external.cost_usd),
-            _ => return Self::default(),
-        };
-        let unpriced = if cost.is_none() { usage.total() } else { 0 };
-        Self { usage, cost_usd: cost.unwrap_or(0.0), unpriced }
-    }
-
-    /// Returns the cost if all of it is known.
-    pub fn cost(&self) -> Option<f64> {
-        (self.unpriced == 0).then_some(self.cost_usd)
-    }
-}
-
-impl Add for Spent {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            usage: self.usage + other.usage,
-            cost_usd: self.cost_usd + other.cost_usd,
-            unpriced: self.unpriced + other.unpriced,
-        }
-    }
-}
-
-impl AddAssign for Spent {
-    fn add_assign(&mut self, other: Self) {
-        *self = *self + other;
-    }
-}
-
-impl Sub for Spent {
-    type Output = Self;
-
-    /// Returns what was spent since `earlier`.
-    fn sub(self, earlier: Self) -> Self {
-        let minus = |a: Option<u64>, b: Option<u64>| a.map(|a| a.saturating_sub(b.unwrap_or(0)));
-        let (now, then) = (self.usage, earlier.usage);
-        Self {
-            usage: Usage {
-                input: now.input.saturating_sub(then.input),
-                output: now.output.saturating_sub(then.output),
-                cache_read: minus(now.cache_read, then.cache_read),
-                cache_write: minus(now.cache_write, then.cache_write),
-                reasoning: minus(now.reasoning, then.reasoning),
-            },
-            cost_usd: self.cost_usd - earlier.cost_usd,
-            unpriced: self.unpriced.saturating_sub(earlier.unpriced),
-        }
+/// Returns what an entry says was spent.
+pub(crate) fn spent_by(kind: &EntryKind) -> Spent {
+    let (usage, cost_usd, unpriced) = match kind {
+        EntryKind::Assistant(said) => match said.usage {
+            Some(usage) => (usage, said.cost_usd, said.unpriced),
+            None => return Spent::default(),
+        },
+        EntryKind::ExternalUsage(external) => (external.usage, external.cost_usd, 0),
+        _ => return Spent::default(),
+    };
+    match cost_usd {
+        Some(cost_usd) => Spent { usage, cost_usd, unpriced },
+        None => Spent::at(None, usage),
     }
 }
 
@@ -116,7 +58,7 @@ impl Ledger {
             account.copies -= 1;
             return;
         }
-        let spent = Spent::of(&entry.kind);
+        let spent = spent_by(&entry.kind);
         if spent == Spent::default() {
             return;
         }

@@ -46,10 +46,10 @@ pub mod tool;
 mod turn;
 
 pub use agent::{Agent, Busy, ForkPoint, ToolExecution};
+pub use bowline_llm::Spent;
 pub use children::{AgentCreator, Child, Children};
 pub use error::AgentError;
 pub use handle::{SessionHandle, State};
-pub use ledger::Spent;
 pub use memory::Memory;
 pub use outcome::Outcome;
 pub use output::OutputSchema;

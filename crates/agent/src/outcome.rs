@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use bowline_llm::{AssistantMessage, CallId};
+use bowline_llm::{AssistantMessage, CallId, Spent};
 
 use crate::entry::Ending;
 use crate::id::{OpId, RunId};
-use crate::ledger::Spent;
 use crate::output::without_fence;
 
 /// How a run came out.

@@ -446,7 +446,7 @@ impl Sheet<'_> {
             None,
             EventBody::TurnEnd {
                 usage: said.usage,
-                cost_usd: said.cost_usd,
+                cost_usd: said.cost_usd.filter(|_| said.unpriced == 0),
                 finish: said.stop.clone(),
                 ms: self.entry.active_ms,
                 context_percent,

@@ -243,7 +243,7 @@ impl Turn {
             Some(LimitKind::RunTime)
         } else if reached(spent.usage.total(), limits.total_tokens) {
             Some(LimitKind::TotalTokens)
-        } else if limits.cost_usd > 0.0 && spent.cost_usd >= limits.cost_usd {
+        } else if limits.cost_usd > 0.0 && spent.cost_usd.to_dollars() >= limits.cost_usd {
             Some(LimitKind::CostUsd)
         } else if asks && reached(run.model_turns.into(), limits.model_turns.into()) {
             Some(LimitKind::ModelTurns)

@@ -15,7 +15,7 @@ use bowline::llm::chat::{Codec, Dialect};
 use bowline::llm::wire::Codec as _;
 use bowline::llm::{
     AssistantMessage, AssistantPart, Message, Model, ModelInfo, ModelStream, Request, Response,
-    StopReason, StreamEvent, ToolCall, Usage,
+    Spent, StopReason, StreamEvent, ToolCall, Usage,
 };
 use bowline::store::{Durability, Files};
 use divan::Bencher;

@@ -266,7 +266,7 @@ fn bodies() -> Vec<EventBody> {
     let usage = Usage { input: 10, output: 2, cache_read: Some(4), ..Usage::default() };
     let content: Arc<[Part]> = [Part::Text(text())].into();
     let ended = |outcome| {
-        let spent = Spent { usage, cost_usd: 0.5, unpriced: 0 };
+        let spent = Spent { usage, cost_usd: bowline_llm::Usd::from_dollars(0.5), unpriced: 0 };
         EventBody::RunEnd(RunEnd { outcome, spent, undelivered: vec![id()], denials: vec![] })
     };
     let failed = |kind| Ending::Failed(RunError { kind, message: text() });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::usage::Usage;
+use crate::usage::{Price, Spent, Usage};
 
 mod classify;
 
@@ -27,6 +27,10 @@ pub struct ModelError {
     /// wrapper counts those of all its attempts here.
     #[serde(default)]
     pub usage: Usage,
+    /// The part of `usage` that attempts before this failure were billed, each at the price of the
+    /// model that was asked.
+    #[serde(default)]
+    pub wasted: Box<Spent>,
 }
 
 /// What a failure means for the caller.
@@ -69,7 +73,25 @@ impl ModelError {
             message: message.into(),
             retry_after: None,
             usage: Usage::default(),
+            wasted: Box::default(),
         }
+    }
+
+    /// Returns what the failed attempt itself was billed by a model of this price, without those
+    /// before it.
+    pub fn bill(&self, price: Option<&Price>) -> Spent {
+        Spent::at(price, self.usage - self.wasted.usage)
+    }
+
+    /// Adds what attempts before it cost.
+    pub(crate) fn charged(self, added: Spent) -> Self {
+        let wasted = *self.wasted + added;
+        Self { usage: self.usage + added.usage, wasted: Box::new(wasted), ..self }
+    }
+
+    /// Takes away what it cost, which is told elsewhere.
+    pub(crate) fn without_bill(self) -> Self {
+        Self { usage: Usage::default(), wasted: Box::default(), ..self }
     }
 
     fn describe(&self) -> String {

@@ -8,8 +8,8 @@ use futures::{StreamExt, stream};
 use tokio::time::Instant;
 
 use crate::{
-    Effort, ErrorKind, Model, ModelError, ModelInfo, ModelStream, Request, Response, StreamEvent,
-    Usage,
+    Effort, ErrorKind, Model, ModelError, ModelInfo, ModelStream, Request, Response, Spent,
+    StreamEvent,
 };
 
 /// How long a model that failed is passed over.
@@ -104,7 +104,7 @@ impl Model for Fallback {
             left: order,
             request,
             attempt: 0,
-            wasted: Usage::default(),
+            wasted: Spent::default(),
             first_error: None,
             stage: Stage::Next,
         };
@@ -139,7 +139,7 @@ struct Search {
     /// How many attempts have begun, those of the models themselves included.
     attempt: u32,
     /// What the models that failed have billed.
-    wasted: Usage,
+    wasted: Spent,
     first_error: Option<ModelError>,
     stage: Stage,
 }
@@ -157,8 +157,6 @@ struct Asking {
     events: ModelStream,
     /// How many attempts others have made before.
     before: u32,
-    /// What this one has told to have billed.
-    told: Usage,
 }
 
 impl Search {
@@ -176,7 +174,7 @@ impl Search {
                             return Some(Ok(self.answered(asking.place, response)));
                         }
                         Some(Ok(mut event)) => {
-                            self.hear(&mut event, &mut asking);
+                            self.hear(&mut event, &asking);
                             self.stage = Stage::Asking(asking);
                             return Some(Ok(event));
                         }
@@ -201,20 +199,16 @@ impl Search {
         let request = Request { effort: effort.or(self.request.effort), ..self.request.clone() };
         let (events, before) = (model.stream(request), self.attempt);
         self.attempt += 1;
-        self.stage = Stage::Asking(Asking { place, events, before, told: Usage::default() });
+        self.stage = Stage::Asking(Asking { place, events, before });
     }
 
-    /// Counts the attempts of a model on from those before, and what it says they cost.
-    fn hear(&mut self, event: &mut StreamEvent, asking: &mut Asking) {
+    /// Counts the attempts of a model on from those before.
+    fn hear(&mut self, event: &mut StreamEvent, asking: &Asking) {
         match event {
-            StreamEvent::Waiting { attempt, usage, .. } => {
-                *attempt += asking.before;
-                asking.told += *usage;
-            }
-            StreamEvent::Restarted { attempt, error } => {
+            StreamEvent::Waiting { attempt, .. } => *attempt += asking.before,
+            StreamEvent::Restarted { attempt, .. } => {
                 *attempt += asking.before;
                 self.attempt = *attempt;
-                asking.told += error.usage;
             }
             StreamEvent::TextDelta(_)
             | StreamEvent::ReasoningDelta(_)
@@ -230,23 +224,21 @@ impl Search {
                 response.by = Some(Arc::new(link.info().clone()));
             }
         }
-        if self.wasted != Usage::default() {
-            response.usage = Some(response.usage.unwrap_or_default() + self.wasted);
-            response.wasted += self.wasted;
-        }
+        response.charge(self.wasted);
         StreamEvent::Done(response)
     }
 
     /// Decides what follows the failure of a model.
     fn failed(&mut self, asking: &Asking, error: ModelError) -> Result<StreamEvent, ModelError> {
-        self.wasted += error.usage;
         let link = self.chain.get(asking.place);
+        let spent = error.bill(link.and_then(|link| link.info().price.as_ref()));
+        self.wasted += *error.wasted + spent;
         let leads_on = match self.first_error {
             None => may_be_answered_by_another(error.kind),
             Some(_) => error.kind != ErrorKind::Refused,
         };
         if !leads_on {
-            return Err(ModelError { usage: self.wasted, ..error });
+            return Err(error.without_bill().charged(self.wasted));
         }
         if may_be_answered_by_another(error.kind)
             && let Some(link) = link
@@ -254,9 +246,8 @@ impl Search {
             let rest = REST.max(error.retry_after.unwrap_or_default());
             link.rest_until(Instant::now().checked_add(rest));
         }
-        let usage = untold(error.usage, asking.told);
         let mut reason = error.to_string();
-        let error = ModelError { usage: Usage::default(), ..error };
+        let error = error.without_bill();
         match (&mut self.first_error, link) {
             (Some(first), Some(link)) => {
                 first.message += &format!("; {}: {reason}", link.info().id());
@@ -268,11 +259,11 @@ impl Search {
                 reason += &format!("; {} is asked instead", next.info().id());
                 self.stage = Stage::Restart(error);
                 let (attempt, delay) = (self.attempt + 1, Duration::ZERO);
-                Ok(StreamEvent::Waiting { attempt, reason, delay, usage })
+                Ok(StreamEvent::Waiting { attempt, reason, delay, spent })
             }
             None => {
                 let first = self.first_error.take().unwrap_or(error);
-                Err(ModelError { usage: self.wasted, ..first })
+                Err(first.charged(self.wasted))
             }
         }
     }
@@ -291,19 +282,5 @@ fn may_be_answered_by_another(kind: ErrorKind) -> bool {
         | ErrorKind::Decode
         | ErrorKind::Incomplete => true,
         ErrorKind::ContextOverflow | ErrorKind::InvalidRequest | ErrorKind::Refused => false,
-    }
-}
-
-/// Returns what of a bill no event has told yet.
-fn untold(bill: Usage, told: Usage) -> Usage {
-    let both = |bill: Option<u64>, told: Option<u64>| {
-        bill.map(|bill| bill.saturating_sub(told.unwrap_or_default()))
-    };
-    Usage {
-        input: bill.input.saturating_sub(told.input),
-        output: bill.output.saturating_sub(told.output),
-        cache_read: both(bill.cache_read, told.cache_read),
-        cache_write: both(bill.cache_write, told.cache_write),
-        reasoning: both(bill.reasoning, told.reasoning),
     }
 }

@@ -62,4 +62,4 @@ pub use recorded::{Recorded, Replayed};
 pub use retry::Retry;
 pub use scripted::ScriptedModel;
 pub use secret::Secret;
-pub use usage::{LongPrice, Price, Usage};
+pub use usage::{LongPrice, Price, Spent, Usage, Usd};

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ModelError;
 use crate::message::{AssistantMessage, Encoded, Messages, RawJson, WireId};
-use crate::usage::{Price, Usage};
+use crate::usage::{Price, Spent, Usage};
 
 /// Something that answers requests.
 ///
@@ -206,7 +206,7 @@ pub enum StreamEvent {
         delay: Duration,
         /// What the attempt that failed was billed. It is told here, since a reader may leave
         /// during the wait, and not again with [`Restarted`](Self::Restarted).
-        usage: Usage,
+        spent: Spent,
     },
     /// A wrapper starts over: everything seen so far of this reply is void.
     Restarted {
@@ -229,10 +229,10 @@ pub struct Response {
     /// What it cost in tokens, failed attempts included; `None` if the provider did not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// What failed attempts before this reply cost, as far as their provider said; it is part of
-    /// `usage`.
+    /// What failed attempts before this reply cost, as far as their provider said, each at the price
+    /// of the model that was asked. Its tokens are part of `usage`.
     #[serde(default)]
-    pub wasted: Usage,
+    pub wasted: Spent,
     /// The model that answered, as the provider names it, where it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -240,6 +240,22 @@ pub struct Response {
     /// [`Fallback`](crate::Fallback).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<ModelInfo>>,
+}
+
+impl Response {
+    /// Returns what the reply and the failed attempts before it cost, the reply at a price; `None` if
+    /// the provider did not say.
+    pub fn spent(&self, price: Option<&Price>) -> Option<Spent> {
+        Some(self.wasted + Spent::at(price, self.usage? - self.wasted.usage))
+    }
+
+    /// Adds what failed attempts before the reply cost.
+    pub(crate) fn charge(&mut self, wasted: Spent) {
+        if wasted != Spent::default() {
+            self.usage = Some(self.usage.unwrap_or_default() + wasted.usage);
+            self.wasted += wasted;
+        }
+    }
 }
 
 /// Why a model stopped.

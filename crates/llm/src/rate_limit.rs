@@ -9,7 +9,7 @@ use futures::{FutureExt, StreamExt, future, stream};
 use tokio::sync::{AcquireError, Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until};
 
-use crate::{Model, ModelError, ModelInfo, ModelStream, Request, StreamEvent, Usage};
+use crate::{Model, ModelError, ModelInfo, ModelStream, Request, Spent, StreamEvent, Usage};
 
 mod estimate;
 mod window;
@@ -26,7 +26,8 @@ use window::{Need, Wait, Window};
 /// A request that waits says so once with [`StreamEvent::Waiting`], and once more when it is the
 /// first in the queue. Requests are sent in the order in which they came. Who drops the stream of a
 /// waiting request leaves the queue and has reserved nothing; who drops a running one has used its
-/// request, its input and what was said so far.
+/// request, its input and what was said so far. Who neither polls nor drops the stream of a waiting
+/// request keeps its place, and all behind it waiting.
 ///
 /// A limiter knows of this process only: other processes with the same key must share out the
 /// limits among them.
@@ -223,7 +224,7 @@ fn waiting(wait: Wait) -> StreamEvent {
         attempt: 1,
         reason: format!("rate limit: {}", wait.of),
         delay: wait.until.saturating_duration_since(Instant::now()),
-        usage: Usage::default(),
+        spent: Spent::default(),
     }
 }
 

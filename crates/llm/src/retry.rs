@@ -9,9 +9,7 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use tokio::time::{Instant, sleep};
 
-use crate::{
-    ErrorKind, Model, ModelError, ModelInfo, ModelStream, Request, Response, StreamEvent, Usage,
-};
+use crate::{ErrorKind, Model, ModelError, ModelInfo, ModelStream, Request, Spent, StreamEvent};
 
 /// A model that repeats a request if its failure is [transient](ErrorKind::is_transient).
 ///
@@ -91,7 +89,7 @@ impl<M: Model + 'static> Model for Retry<M> {
             random: Arc::clone(&self.random),
             request,
             begun: 0,
-            wasted: Usage::default(),
+            wasted: Spent::default(),
             first_failure: None,
             stage: Stage::Begin,
         };
@@ -110,7 +108,7 @@ struct Attempts<M> {
     request: Request,
     /// How many attempts have begun.
     begun: u32,
-    wasted: Usage,
+    wasted: Spent,
     first_failure: Option<Instant>,
     stage: Stage,
 }
@@ -134,12 +132,15 @@ impl<M: Model> Attempts<M> {
                 }
                 Stage::Attempt(mut events) => {
                     let error = match events.next().await {
-                        Some(Ok(StreamEvent::Done(response))) => {
-                            return Some(Ok(StreamEvent::Done(self.charge(response))));
+                        Some(Ok(StreamEvent::Done(mut response))) => {
+                            response.charge(self.wasted);
+                            return Some(Ok(StreamEvent::Done(response)));
                         }
                         Some(Ok(mut event)) => {
                             self.stage = Stage::Attempt(events);
-                            if let StreamEvent::Waiting { attempt, .. } = &mut event {
+                            if let StreamEvent::Waiting { attempt, .. }
+                            | StreamEvent::Restarted { attempt, .. } = &mut event
+                            {
                                 // The model within counts its own attempts only.
                                 *attempt += self.begun - 1;
                             }
@@ -164,15 +165,15 @@ impl<M: Model> Attempts<M> {
     }
 
     /// Decides what follows a failed attempt.
-    fn after(&mut self, mut error: ModelError) -> Result<StreamEvent, ModelError> {
-        self.wasted += error.usage;
+    fn after(&mut self, error: ModelError) -> Result<StreamEvent, ModelError> {
         let Some(delay) = self.delay_after(&error) else {
-            error.usage = self.wasted;
-            return Err(error);
+            return Err(error.charged(self.wasted));
         };
-        let (reason, usage) = (error.to_string(), std::mem::take(&mut error.usage));
-        self.stage = Stage::Wait { delay, error };
-        Ok(StreamEvent::Waiting { attempt: self.begun + 1, reason, delay, usage })
+        let spent = error.bill(self.model.info().price.as_ref());
+        self.wasted += *error.wasted + spent;
+        let reason = error.to_string();
+        self.stage = Stage::Wait { delay, error: error.without_bill() };
+        Ok(StreamEvent::Waiting { attempt: self.begun + 1, reason, delay, spent })
     }
 
     /// Returns how long to wait before the next attempt; `None` if there is to be none.
@@ -192,14 +193,6 @@ impl<M: Model> Attempts<M> {
         let since = self.first_failure.get_or_insert_with(Instant::now).elapsed();
         let fits = policy.budget.is_none_or(|budget| since.saturating_add(delay) <= budget);
         fits.then_some(delay)
-    }
-
-    fn charge(&self, mut response: Box<Response>) -> Box<Response> {
-        if self.wasted != Usage::default() {
-            response.usage = Some(response.usage.unwrap_or_default() + self.wasted);
-            response.wasted += self.wasted;
-        }
-        response
     }
 }
 

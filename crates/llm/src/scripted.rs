@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::{
     AssistantMessage, AssistantPart, CallId, ErrorKind, Model, ModelError, ModelInfo, ModelStream,
-    Reasoning, Request, Response, StopReason, StreamEvent, ToolCall, Usage,
+    Reasoning, Request, Response, Spent, StopReason, StreamEvent, ToolCall, Usage,
 };
 
 /// A model that plays back a script, one reply for each request, and keeps the requests.
@@ -205,7 +205,7 @@ impl Reply {
             message,
             stop,
             usage: None,
-            wasted: Usage::default(),
+            wasted: Spent::default(),
             model: None,
             by: None,
         })))

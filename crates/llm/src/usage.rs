@@ -1,9 +1,9 @@
 //! Tokens and money.
 
 use std::iter::Sum;
-use std::ops::{Add, AddAssign};
+use std::ops::{Add, AddAssign, Sub};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Tokens of one or more model calls.
 ///
@@ -41,6 +41,7 @@ impl Add for Usage {
             (one, None) | (None, one) => one,
         };
         Self {
+            // A server may count whatever it likes.
             input: self.input.saturating_add(other.input),
             output: self.output.saturating_add(other.output),
             cache_read: both(self.cache_read, other.cache_read),
@@ -56,13 +57,135 @@ impl AddAssign for Usage {
     }
 }
 
+impl Sub for Usage {
+    type Output = Self;
+
+    /// Returns what is more than in `other`.
+    fn sub(self, other: Self) -> Self {
+        let both = |a: Option<u64>, b: Option<u64>| a.map(|a| a.saturating_sub(b.unwrap_or(0)));
+        Self {
+            input: self.input.saturating_sub(other.input),
+            output: self.output.saturating_sub(other.output),
+            cache_read: both(self.cache_read, other.cache_read),
+            cache_write: both(self.cache_write, other.cache_write),
+            reasoning: both(self.reasoning, other.reasoning),
+        }
+    }
+}
+
 impl Sum for Usage {
     fn sum<I: Iterator<Item = Self>>(iter: I) -> Self {
         iter.fold(Self::default(), Add::add)
     }
 }
 
-/// Prices in US dollars for a million tokens.
+/// An amount of US dollars, kept as whole millionths of a millionth, so that sums are exact. In JSON it
+/// is a number of dollars.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Usd(u64);
+
+/// How many of the smallest parts a dollar has.
+const PARTS: f64 = 1e12;
+
+impl Usd {
+    /// Makes an amount of a number of dollars; what is below zero or no number is zero.
+    pub fn from_dollars(dollars: f64) -> Self {
+        // The cast ends at the bounds of the type.
+        Self((dollars * PARTS).round() as u64)
+    }
+
+    /// Returns the amount as the nearest number of dollars.
+    pub fn to_dollars(self) -> f64 {
+        self.0 as f64 / PARTS
+    }
+}
+
+impl Add for Usd {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for Usd {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Serialize for Usd {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_dollars().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Usd {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        f64::deserialize(deserializer).map(Self::from_dollars)
+    }
+}
+
+/// Tokens and money.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spent {
+    /// The tokens.
+    pub usage: Usage,
+    /// US dollars, as far as prices are known.
+    pub cost_usd: Usd,
+    /// How many of the tokens have no known price, so that `cost_usd` is too low.
+    pub unpriced: u64,
+}
+
+impl Spent {
+    /// Returns what the tokens of one request cost at a price.
+    pub fn at(price: Option<&Price>, usage: Usage) -> Self {
+        match price {
+            Some(price) => Self { usage, cost_usd: price.cost(&usage), unpriced: 0 },
+            None => Self { usage, cost_usd: Usd::default(), unpriced: usage.total() },
+        }
+    }
+
+    /// Returns the cost in US dollars if all of it is known.
+    pub fn cost(&self) -> Option<f64> {
+        (self.unpriced == 0).then(|| self.cost_usd.to_dollars())
+    }
+}
+
+impl Add for Spent {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            usage: self.usage + other.usage,
+            cost_usd: self.cost_usd + other.cost_usd,
+            unpriced: self.unpriced.saturating_add(other.unpriced),
+        }
+    }
+}
+
+impl AddAssign for Spent {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Spent {
+    type Output = Self;
+
+    /// Returns what was spent since `earlier`.
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            usage: self.usage - earlier.usage,
+            cost_usd: self.cost_usd - earlier.cost_usd,
+            unpriced: self.unpriced.saturating_sub(earlier.unpriced),
+        }
+    }
+}
+
+/// Prices in US dollars for a million tokens. One below zero counts as zero.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
@@ -100,8 +223,8 @@ pub struct LongPrice {
 }
 
 impl Price {
-    /// Returns what `usage` of one request costs in US dollars.
-    pub fn cost(&self, usage: &Usage) -> f64 {
+    /// Returns what `usage` of one request costs.
+    pub fn cost(&self, usage: &Usage) -> Usd {
         if let Some(long) = self.long.filter(|long| usage.input > long.above) {
             let LongPrice { above: _, input, output, cache_read, cache_write } = long;
             return Self { input, output, cache_read, cache_write, long: None }.cost(usage);
@@ -109,11 +232,14 @@ impl Price {
         let read = usage.cache_read.unwrap_or(0);
         let write = usage.cache_write.unwrap_or(0);
         let plain = usage.input.saturating_sub(read).saturating_sub(write);
-        let million = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
-        million(plain, self.input)
-            + million(read, self.cache_read.unwrap_or(self.input))
-            + million(write, self.cache_write.unwrap_or(self.input))
-            + million(usage.output, self.output)
+        let at = |price: f64, tokens: u64| {
+            let token = Usd::from_dollars(price / 1e6);
+            Usd(token.0.saturating_mul(tokens))
+        };
+        at(self.input, plain)
+            + at(self.cache_read.unwrap_or(self.input), read)
+            + at(self.cache_write.unwrap_or(self.input), write)
+            + at(self.output, usage.output)
     }
 }
 
@@ -155,10 +281,34 @@ mod tests {
             long: Some(long),
         };
         let usage = |input| Usage { input, output: 1_000_000, ..Usage::default() };
-        assert!((price.cost(&usage(1_000_000)) - 12.0).abs() < 1e-9);
-        assert!((price.cost(&usage(2_000_000)) - 23.0).abs() < 1e-9);
+        assert_eq!(price.cost(&usage(1_000_000)).to_dollars(), 12.0);
+        assert_eq!(price.cost(&usage(2_000_000)).to_dollars(), 23.0);
         let cached =
             Usage { cache_read: Some(500_000), cache_write: Some(500_000), ..usage(1_000_000) };
-        assert!((price.cost(&cached) - (0.1 + 1.25 + 10.0)).abs() < 1e-9);
+        assert_eq!(price.cost(&cached).to_dollars(), 0.1 + 1.25 + 10.0);
+    }
+
+    #[test]
+    fn sums_of_money_are_exact() {
+        let price =
+            Price { input: 0.1, output: 0.3, cache_read: None, cache_write: None, long: None };
+        let spent = Spent::at(Some(&price), Usage { input: 1, output: 1, ..Usage::default() });
+        let sum = (0..1_000_000).fold(Spent::default(), |sum, _| sum + spent);
+        assert_eq!(sum.cost(), Some(0.4));
+        let tenths = [0.1, 0.2].map(Usd::from_dollars);
+        assert_eq!(serde_json::to_string(&(tenths[0] + tenths[1])).unwrap(), "0.3");
+        assert_eq!(Usd::from_dollars(f64::NAN), Usd::default());
+        assert_eq!(Usd::from_dollars(-1.0), Usd::default());
+    }
+
+    #[test]
+    fn no_count_is_too_large() {
+        let all = Usage { input: u64::MAX, output: u64::MAX, ..Usage::default() };
+        assert_eq!((all + all, all.total()), (all, u64::MAX));
+        let price =
+            Price { input: 5.0, output: 5.0, cache_read: None, cache_write: None, long: None };
+        let cached = Usage { cache_read: Some(u64::MAX), cache_write: Some(u64::MAX), ..all };
+        let (all, cached) = (Spent::at(Some(&price), all), Spent::at(Some(&price), cached));
+        assert_eq!((all + all).cost(), cached.cost());
     }
 }

@@ -18,7 +18,7 @@ mod examples;
 mod forms;
 
 use bowline_llm::{
-    AssistantMessage, AssistantPart, ErrorKind, Request, Response, StopReason, StreamEvent,
+    AssistantMessage, AssistantPart, ErrorKind, Request, Response, Spent, StopReason, StreamEvent,
     ToolCall, Usage,
 };
 use llama_cpp_2::sampling::LlamaSampler;
@@ -99,7 +99,7 @@ impl Talk for Lines {
             message,
             stop,
             usage: Some(mind.usage()),
-            wasted: Usage::default(),
+            wasted: Spent::default(),
             model: None,
             by: None,
         })));

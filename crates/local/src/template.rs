@@ -8,7 +8,7 @@ mod render;
 mod schema;
 
 use bowline_llm::{
-    AssistantMessage, AssistantPart, ErrorKind, Reasoning, Request, Response, StopReason,
+    AssistantMessage, AssistantPart, ErrorKind, Reasoning, Request, Response, Spent, StopReason,
     StreamEvent, ToolBlock, ToolCall, Usage,
 };
 use llama_cpp_2::sampling::LlamaSampler;
@@ -79,7 +79,7 @@ impl Talk for Template {
             message,
             stop,
             usage: Some(mind.usage()),
-            wasted: Usage::default(),
+            wasted: Spent::default(),
             model: None,
             by: None,
         })));

@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use bowline_llm::AssistantMessage;
+use bowline_llm::{AssistantMessage, Spent};
 
 use crate::entry::{Ending, Entry, EntryKind, RunEnded};
 use crate::id::OpId;
-use crate::ledger::Spent;
+use crate::ledger::spent_by;
 use crate::op::Op;
 use crate::outcome::Outcome;
 use crate::output::without_fence;
@@ -46,7 +46,7 @@ impl Totals {
         let copied = self.copies > 0;
         self.copies = self.copies.saturating_sub(1);
         if !copied {
-            self.spent += Spent::of(&entry.kind);
+            self.spent += spent_by(&entry.kind);
             self.active_ms += entry.active_ms.unwrap_or(0);
         }
         match &entry.kind {

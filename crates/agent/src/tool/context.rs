@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use bowline_llm::{CallId, RawJson, Usage};
+use bowline_llm::{CallId, RawJson, Usage, Usd};
 
 use crate::children::Children;
 use crate::event::AgentMeta;
@@ -70,8 +70,8 @@ impl ToolContext {
     /// Reports what the tool itself spent on models. It counts as the agent's, but not as part of
     /// its context.
     pub fn report_usage(&self, usage: Usage, cost_usd: Option<f64>) {
-        // What is no number cannot be written down.
-        let cost_usd = cost_usd.filter(|cost| cost.is_finite());
+        // What is no number is not known.
+        let cost_usd = cost_usd.filter(|cost| cost.is_finite()).map(Usd::from_dollars);
         self.scope.say(ScopeMessage::Usage(usage, cost_usd));
     }
 
@@ -140,7 +140,7 @@ const UNHEARD_BYTES: usize = 65_536;
 #[derive(Debug)]
 pub(crate) enum ScopeMessage {
     Output(Piece),
-    Usage(Usage, Option<f64>),
+    Usage(Usage, Option<Usd>),
 }
 
 /// A piece of what a tool shows.

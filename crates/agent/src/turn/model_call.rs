@@ -9,8 +9,8 @@ use futures::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
 use bowline_llm::{
-    AssistantMessage, AssistantPart, ErrorKind, ModelError, ModelInfo, ModelStream, Request,
-    Response, StopReason, StreamEvent, Usage,
+    AssistantMessage, AssistantPart, ErrorKind, ModelError, ModelInfo, ModelStream, Price, Request,
+    Response, Spent, StopReason, StreamEvent, Usage,
 };
 
 use crate::conversation::Last;
@@ -42,15 +42,17 @@ enum End {
 struct Draft {
     // What the agent does meanwhile; what is no part of the conversation is not shown.
     phase: Phase,
+    // The price of the model that is asked.
+    price: Option<Price>,
     text: String,
     // What failed attempts have cost.
-    wasted: Usage,
+    wasted: Spent,
     attempt: u32,
     deltas: u64,
 }
 
 impl Draft {
-    fn new(purpose: Purpose) -> Self {
+    fn new(purpose: Purpose, info: &ModelInfo) -> Self {
         let phase = match purpose {
             Purpose::Compact => Phase::Compacting,
             Purpose::Turn
@@ -59,7 +61,8 @@ impl Draft {
             | Purpose::Repair
             | Purpose::Plan => Phase::Model,
         };
-        Self { phase, text: String::new(), wasted: Usage::default(), attempt: 1, deltas: 0 }
+        let (price, wasted) = (info.price, Spent::default());
+        Self { phase, price, text: String::new(), wasted, attempt: 1, deltas: 0 }
     }
 }
 
@@ -79,7 +82,7 @@ impl Turn {
             (Arc::clone(&self.agent.model), self.request())
         };
         let began = Instant::now();
-        let mut draft = Draft::new(purpose);
+        let mut draft = Draft::new(purpose, model.info());
         self.enter(draft.phase);
         self.session.hub.begin_turn(&self.meta, self.session.source.now());
         // A model that panics has failed: its turn ends like any other.
@@ -154,8 +157,8 @@ impl Turn {
             StreamEvent::ToolCallDelta { index, name, arguments } => {
                 EventBody::ToolCallDelta { index, name, arguments }
             }
-            StreamEvent::Waiting { attempt, reason, delay, usage } => {
-                draft.wasted += usage;
+            StreamEvent::Waiting { attempt, reason, delay, spent } => {
+                draft.wasted += spent;
                 self.enter(Phase::Retrying);
                 self.say(retry(attempt, delay, reason));
                 return;
@@ -167,9 +170,9 @@ impl Turn {
                         ..EventBody::TextReset {}.into()
                     });
                 }
-                let wasted = draft.wasted + error.usage;
-                let phase = draft.phase;
-                *draft = Draft { phase, text: String::new(), wasted, attempt, deltas: 0 };
+                let wasted = draft.wasted + *error.wasted + error.bill(draft.price.as_ref());
+                let (phase, price) = (draft.phase, draft.price);
+                *draft = Draft { phase, price, text: String::new(), wasted, attempt, deltas: 0 };
                 self.enter(phase);
                 return;
             }
@@ -196,38 +199,48 @@ impl Turn {
             usage: None,
             wasted: Usage::default(),
             cost_usd: None,
+            unpriced: 0,
             price: info.price,
             broken: None,
         };
-        let cost = |info: &ModelInfo, usage: Option<Usage>| {
-            let cost = usage.zip(info.price).map(|(usage, price)| price.cost(&usage));
-            // A price that is no number costs nothing that could be written down.
-            cost.filter(|cost| cost.is_finite())
-        };
-        let broken = |stop, wasted: Usage, broken| {
+        let broken = |stop, wasted: Spent, broken| {
             let content = Some(draft.text).filter(|text| !text.is_empty()).map(AssistantPart::Text);
             let message = Arc::new(AssistantMessage { content: content.into_iter().collect() });
-            let usage = Some(wasted).filter(|wasted| *wasted != Usage::default());
-            let (broken, cost_usd) = (Some(broken), cost(info, usage));
-            AssistantSaid { message, stop, usage, wasted, cost_usd, broken, ..said.clone() }
+            let spent = Some(wasted).filter(|wasted| *wasted != Spent::default());
+            let said = AssistantSaid { message, stop, broken: Some(broken), ..said.clone() };
+            paid(said, spent, wasted)
         };
         match end {
-            End::Whole(response) => {
-                let Response { mut message, stop, usage, wasted, by, .. } = *response;
-                self.conversation.unique_ids(&mut message);
-                // What failed before another model answered is charged at the price of that one.
-                let info = by.as_deref().unwrap_or(info);
-                let (model, price, cost_usd) = (info.id(), info.price, cost(info, usage));
+            End::Whole(mut response) => {
+                self.conversation.unique_ids(&mut response.message);
+                let info = response.by.as_deref().unwrap_or(info);
+                let (model, price) = (info.id(), info.price);
+                let spent = response.spent(price.as_ref());
+                let Response { message, stop, wasted, .. } = *response;
                 let message = Arc::new(message);
-                AssistantSaid { message, stop, model, usage, wasted, cost_usd, price, ..said }
+                paid(AssistantSaid { message, stop, model, price, ..said }, spent, wasted)
             }
             End::Stopped => broken(StopReason::Canceled, draft.wasted, Broken::Stopped),
             End::OutOfTime => broken(StopReason::Canceled, draft.wasted, Broken::OutOfTime),
             End::Failed(error) => {
+                let wasted = *error.wasted + error.bill(info.price.as_ref());
                 let failed = Broken::Failed { kind: error.kind, message: error.to_string() };
-                broken(StopReason::Error, error.usage, failed)
+                broken(StopReason::Error, wasted, failed)
             }
         }
+    }
+}
+
+/// Writes down what a model call has spent, and how much of it came to nothing.
+fn paid(said: AssistantSaid, spent: Option<Spent>, wasted: Spent) -> AssistantSaid {
+    let Some(Spent { usage, cost_usd, unpriced }) = spent else { return said };
+    let is_any_priced = unpriced == 0 || unpriced < usage.total();
+    AssistantSaid {
+        usage: Some(usage),
+        wasted: wasted.usage,
+        cost_usd: is_any_priced.then_some(cost_usd),
+        unpriced: if is_any_priced { unpriced } else { 0 },
+        ..said
     }
 }
 

@@ -9,7 +9,7 @@ use bowline_agent::op::CancelReason;
 use bowline_llm::scripted::{Gate, Reply};
 use bowline_llm::{
     AssistantMessage, AssistantPart, ErrorKind, Fallback, Model, ModelError, ModelInfo, Price,
-    Reasoning, ScriptedModel, StopReason, StreamEvent, Usage,
+    Reasoning, ScriptedModel, Spent, StopReason, StreamEvent, Usage,
 };
 use pretty_assertions::assert_eq;
 
@@ -204,7 +204,7 @@ async fn what_a_failed_attempt_cost_counts_when_the_wait_after_it_is_canceled() 
         attempt: 2,
         reason: "busy".to_owned(),
         delay: Duration::from_secs(60),
-        usage: usage(7, 1),
+        spent: Spent::at(None, usage(7, 1)),
     };
     let stage =
         stage([Reply::text("late").with_deltas([delta("Half"), wait]).held_at_the_end_by(&gate)]);
@@ -227,7 +227,7 @@ async fn a_retry_voids_the_draft() {
             attempt: 2,
             reason: "busy".to_owned(),
             delay: Duration::from_secs(1),
-            usage: Usage::default(),
+            spent: Spent::default(),
         },
         StreamEvent::Restarted { attempt: 2, error },
         delta("final"),
@@ -259,7 +259,7 @@ async fn an_answer_after_a_wait_for_a_rate_limit_is_one_again() {
         attempt: 1,
         reason: "rate limit".to_owned(),
         delay: Duration::from_secs(1),
-        usage: Usage::default(),
+        spent: Spent::default(),
     };
     let told = stage([Reply::text("a").with_deltas([wait, delta("a")])]).play().await;
     let told = lines(&told.events, |body| !matches!(body, EventBody::MessageAdded { .. }));
@@ -276,7 +276,7 @@ async fn an_answer_after_a_wait_for_a_rate_limit_is_one_again() {
 }
 
 #[tokio::test]
-async fn a_reply_costs_the_price_of_the_model_that_gave_it() {
+async fn every_attempt_costs_the_price_of_the_model_that_was_asked() {
     let price =
         |input| Price { input, output: 0.0, cache_read: None, cache_write: None, long: None };
     let info = |model: &str, input| ModelInfo {
@@ -286,14 +286,15 @@ async fn a_reply_costs_the_price_of_the_model_that_gave_it() {
         ..ModelInfo::default()
     };
     let busy = Reply::error(ModelError::new(ErrorKind::Overloaded, "busy"));
-    let first = ScriptedModel::new([busy]).with_info(info("first", 1.0));
+    let first =
+        ScriptedModel::new([busy.with_usage(usage(100_000, 0))]).with_info(info("first", 1.0));
     let second = ScriptedModel::new([Reply::text("a").with_usage(usage(1_000_000, 1))]);
     let second: Arc<dyn Model> = Arc::new(second.with_info(info("second", 3.0)));
     let model = Fallback::new(Arc::new(first), [second.into()]);
     let stage = stage([]).change(|agent| agent.model = Arc::new(model));
     let told = stage.play().await;
     assert_eq!(told.text(), "a");
-    assert_eq!(told.outcome.as_ref().unwrap().spent.cost(), Some(3.0));
+    assert_eq!(told.outcome.as_ref().unwrap().spent.cost(), Some(3.1));
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use super::answer::{Answer, Delta, Event, Tokens};
 use super::draft::{Draft, Kind};
 use crate::wire::{Decode, ids};
 use crate::{
-    AssistantMessage, ErrorKind, ModelError, Response, StopReason, StreamEvent, Usage, sse,
+    AssistantMessage, ErrorKind, ModelError, Response, Spent, StopReason, StreamEvent, sse,
 };
 
 /// Turns the events of a stream into [`StreamEvent`]s and, at the end, a [`Response`].
@@ -118,7 +118,7 @@ impl Decode for Decoder {
             draft.kind.finish(&mut content, &provider, |n| ids::made(salt, &id, n));
         }
         let message = AssistantMessage { content };
-        Ok(Response { message, stop, usage, wasted: Usage::default(), model, by: None })
+        Ok(Response { message, stop, usage, wasted: Spent::default(), model, by: None })
     }
 
     fn fail(&self, mut error: ModelError) -> ModelError {

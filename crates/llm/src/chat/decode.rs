@@ -10,7 +10,7 @@ use super::reasoning::Details;
 use super::text_calls::{self, Found};
 use crate::wire::{Decode, ids, json};
 use crate::{
-    AssistantMessage, AssistantPart, ErrorKind, ModelError, Opaque, Reasoning, Response,
+    AssistantMessage, AssistantPart, ErrorKind, ModelError, Opaque, Reasoning, Response, Spent,
     StopReason, StreamEvent, ToolBlock, ToolCall, Usage, sse,
 };
 
@@ -175,7 +175,7 @@ impl Decode for Decoder {
             AssistantPart::ToolCall(ToolCall { id, name, arguments })
         }));
         let message = AssistantMessage { content };
-        Ok(Response { message, stop, usage, wasted: Usage::default(), model, by: None })
+        Ok(Response { message, stop, usage, wasted: Spent::default(), model, by: None })
     }
 
     fn fail(&self, mut error: ModelError) -> ModelError {

@@ -102,14 +102,8 @@ impl Facts {
     fn into_error(self) -> ModelError {
         let kind = self.kind();
         let Self { status, codes, message, retry_after, is_spent: _ } = self;
-        ModelError {
-            kind,
-            status,
-            code: codes.into_iter().next(),
-            message: cut(message, MESSAGE_LIMIT),
-            retry_after,
-            usage: crate::Usage::default(),
-        }
+        let error = ModelError::new(kind, cut(message, MESSAGE_LIMIT));
+        ModelError { status, code: codes.into_iter().next(), retry_after, ..error }
     }
 
     fn kind(&self) -> ErrorKind {

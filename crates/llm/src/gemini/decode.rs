@@ -10,7 +10,7 @@ use super::signature::Signed;
 use crate::wire::{Decode, ids};
 use crate::{
     AssistantMessage, AssistantPart, ErrorKind, ModelError, Opaque, RawJson, Reasoning, Response,
-    StopReason, StreamEvent, ToolCall, Usage, sse,
+    Spent, StopReason, StreamEvent, ToolCall, sse,
 };
 
 /// Turns the chunks of a stream into [`StreamEvent`]s and, at the end, a [`Response`].
@@ -121,7 +121,7 @@ impl Decode for Decoder {
             message,
             stop,
             usage: tokens.usage(),
-            wasted: Usage::default(),
+            wasted: Spent::default(),
             model,
             by: None,
         })

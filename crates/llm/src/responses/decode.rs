@@ -10,7 +10,7 @@ use super::answer::{Event, Whole, text};
 use super::item::{self, Fields};
 use crate::wire::{Decode, ids};
 use crate::{
-    AssistantMessage, ErrorKind, ModelError, Response, StopReason, StreamEvent, Usage, sse,
+    AssistantMessage, ErrorKind, ModelError, Response, Spent, StopReason, StreamEvent, Usage, sse,
 };
 
 mod draft;
@@ -290,7 +290,7 @@ impl Decode for Decoder {
             StopReason::EndTurn if has_calls => StopReason::ToolUse,
             stop => stop,
         };
-        Ok(Response { message, stop, usage, wasted: Usage::default(), model, by: None })
+        Ok(Response { message, stop, usage, wasted: Spent::default(), model, by: None })
     }
 
     fn fail(&self, mut error: ModelError) -> ModelError {

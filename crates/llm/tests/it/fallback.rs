@@ -7,7 +7,8 @@ use bowline_llm::fallback::{Candidate, REST};
 use bowline_llm::retry::Policy;
 use bowline_llm::scripted::{Reply, ScriptedModel};
 use bowline_llm::{
-    Effort, ErrorKind, Fallback, Model, ModelError, ModelInfo, Request, Retry, StreamEvent, Usage,
+    Effort, ErrorKind, Fallback, Model, ModelError, ModelInfo, Price, Request, Retry, Spent,
+    StreamEvent, Usage,
 };
 use futures::StreamExt;
 use pretty_assertions::assert_eq;
@@ -86,7 +87,7 @@ async fn readers_are_told_why_and_who_and_drop_the_draft() {
                 attempt: 2,
                 reason: "provider unavailable: no; y/b is asked instead".to_owned(),
                 delay: Duration::ZERO,
-                usage: Usage::default(),
+                spent: Spent::default(),
             }),
             Ok(StreamEvent::Restarted { attempt: 2, error }),
             Ok(StreamEvent::TextDelta("b".to_owned())),
@@ -188,11 +189,11 @@ async fn attempts_are_counted_and_bills_are_told_once() {
     let model = Fallback::new(patient(a), [Candidate::from(patient(b))]);
     let mut events = ask(&model).await;
     let Some(Ok(StreamEvent::Done(response))) = events.pop() else { panic!("{events:?}") };
-    assert_eq!((response.wasted, response.usage), (usage(60, 3), Some(usage(65, 8))));
+    assert_eq!((response.wasted.usage, response.usage), (usage(60, 3), Some(usage(65, 8))));
     let told: Vec<_> = events
         .iter()
         .filter_map(|event| match event.as_ref().unwrap() {
-            StreamEvent::Waiting { attempt, usage, .. } => Some((*attempt, usage.input)),
+            StreamEvent::Waiting { attempt, spent, .. } => Some((*attempt, spent.usage.input)),
             StreamEvent::Restarted { attempt, error } => Some((*attempt, error.usage.input)),
             _ => None,
         })
@@ -218,4 +219,41 @@ async fn each_thinks_as_hard_as_it_is_told() {
     let _: Events = model.stream(request).collect().await;
     let effort = |model: &ScriptedModel| model.requests()[0].effort;
     assert_eq!((effort(&a), effort(&b)), (Some(Effort::High), Some(Effort::Low)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_failure_costs_what_the_model_that_failed_takes() {
+    let priced = |name, input, replies: Vec<Reply>| {
+        let model = script(name, replies);
+        let price = Price { input, output: 0.0, cache_read: None, cache_write: None, long: None };
+        let info = ModelInfo { price: Some(price), ..model.info().clone() };
+        model.with_info(info)
+    };
+    let failed = || failing(ErrorKind::Overloaded).with_usage(usage(1_000_000, 0));
+    let policy = Policy { max_retries: 1, ..Policy::default() };
+    let patient = |model| -> Arc<dyn Model> { Arc::new(Retry::new(model, policy)) };
+    let whole = Reply::text("c").with_usage(usage(1_000_000, 0));
+    let a = || patient(priced("x/a", 10.0, vec![failed(), failed()]));
+    let b = || script("y/b", [failed()]);
+    let c = priced("z/c", 1.0, vec![whole, failed(), failed()]);
+    let c = patient(c);
+    let others = || -> [Candidate; 2] {
+        let b: Arc<dyn Model> = Arc::new(b());
+        [b.into(), Arc::clone(&c).into()]
+    };
+    let Some(Ok(StreamEvent::Done(response))) = ask(&Fallback::new(a(), others())).await.pop()
+    else {
+        panic!("c answers")
+    };
+    assert_eq!(
+        (response.wasted.cost_usd.to_dollars(), response.wasted.unpriced),
+        (20.0, 1_000_000)
+    );
+    let price = response.by.as_ref().unwrap().price;
+    assert_eq!(response.spent(price.as_ref()).unwrap().cost_usd.to_dollars(), 21.0);
+
+    let error = ask(&Fallback::new(a(), others())).await.pop().unwrap().unwrap_err();
+    assert_eq!(error.usage, usage(5_000_000, 0));
+    let spent = *error.wasted + error.bill(None);
+    assert_eq!((spent.cost_usd.to_dollars(), spent.unpriced), (22.0, 1_000_000));
 }

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use bowline_llm::retry::Policy;
 use bowline_llm::scripted::{Reply, ScriptedModel};
-use bowline_llm::{ErrorKind, Model, ModelError, Request, Retry, StreamEvent, Usage};
+use bowline_llm::{
+    ErrorKind, LongPrice, Model, ModelError, ModelInfo, Price, Request, Retry, Spent, StreamEvent,
+    Usage,
+};
 use futures::StreamExt;
 use pretty_assertions::assert_eq;
 use tokio::time::Instant;
@@ -67,7 +70,7 @@ async fn every_wait_and_every_start_is_told() {
                 attempt: 2,
                 reason: "provider unavailable: no".to_owned(),
                 delay: Duration::from_millis(500),
-                usage: Usage::default(),
+                spent: Spent::default(),
             }),
             Ok(StreamEvent::Restarted { attempt: 2, error }),
             Ok(StreamEvent::TextDelta("whole".to_owned())),
@@ -170,10 +173,10 @@ async fn failed_attempts_are_paid_for_too() {
     ]);
     let mut events = ask(&model, Policy::default()).await;
     let Some(Ok(StreamEvent::Done(response))) = events.pop() else { panic!("{events:?}") };
-    assert_eq!((response.wasted, response.usage), (usage(30, 2), Some(usage(60, 7))));
+    assert_eq!((response.wasted.usage, response.usage), (usage(30, 2), Some(usage(60, 7))));
 
     let billed = |event: &Result<StreamEvent, ModelError>| match event {
-        Ok(StreamEvent::Waiting { usage, .. }) => *usage,
+        Ok(StreamEvent::Waiting { spent, .. }) => spent.usage,
         Ok(StreamEvent::Restarted { error, .. }) => error.usage,
         _ => Usage::default(),
     };
@@ -194,4 +197,42 @@ async fn the_same_request_is_sent_each_time() {
     assert!(model.requests().iter().all(|request| &*request.system == "s"));
     assert_eq!(model.requests().len(), 2);
     assert_eq!(retry.info(), model.info());
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_attempt_is_charged_by_its_own_length() {
+    let long =
+        LongPrice { above: 200, input: 4.0, output: 0.0, cache_read: None, cache_write: None };
+    let price =
+        Price { input: 2.0, output: 0.0, cache_read: None, cache_write: None, long: Some(long) };
+    let model = ScriptedModel::new([
+        failing(ErrorKind::Incomplete).with_usage(usage(150, 0)),
+        failing(ErrorKind::Incomplete).with_usage(usage(250, 0)),
+        Reply::text("a").with_usage(usage(150, 0)),
+    ])
+    .with_info(ModelInfo { price: Some(price), ..ModelInfo::default() });
+    let mut events = ask(&model, Policy::default()).await;
+    let Some(Ok(StreamEvent::Done(response))) = events.pop() else { panic!("{events:?}") };
+    assert_eq!(response.wasted.cost(), Some(0.0013));
+    assert_eq!(response.spent(Some(&price)).unwrap().cost(), Some(0.0016));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrapper_around_another_tells_every_attempt_once() {
+    let failed = |n| failing(ErrorKind::Overloaded).with_usage(usage(n, 0));
+    let model = ScriptedModel::new([failed(1), failed(2), failed(4), Reply::text("a")]);
+    let policy = Policy { max_retries: 1, ..Policy::default() };
+    let model = Retry::new(Retry::new(model, policy), policy);
+    let events: Events = model.stream(Request::default()).collect().await;
+    let told: Vec<_> = events
+        .iter()
+        .filter_map(|event| match event.as_ref().unwrap() {
+            StreamEvent::Waiting { spent, .. } => Some(spent.usage.input),
+            StreamEvent::Restarted { error, .. } => Some(error.usage.input),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, [1, 0, 2, 0, 4, 0]);
+    let Some(Ok(StreamEvent::Done(response))) = events.last() else { panic!("{events:?}") };
+    assert_eq!(response.wasted, Spent::at(None, usage(7, 0)));
 }

@@ -71,6 +71,7 @@ fn answered(agent: AgentId, model: &str) -> Entry {
         usage: None,
         wasted: Usage::default(),
         cost_usd: None,
+        unpriced: 0,
         price: None,
         broken: None,
     };

@@ -2,6 +2,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::Usage;
 use crate::{AssistantPart, Opaque, RawJson, Reasoning, ToolCall};
 
 fn decoder() -> Decoder {

@@ -2,6 +2,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::Usage;
 
 fn decode(chunks: &[Value]) -> (Vec<StreamEvent>, Result<Response, ModelError>) {
     decode_with(7, chunks)
