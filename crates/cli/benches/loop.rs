@@ -71,7 +71,7 @@ impl Model for Calling {
             message: AssistantMessage { content: vec![part] },
             stop,
             usage: Some(Usage { input: 100, output: 10, ..Usage::default() }),
-            wasted: Usage::default(),
+            wasted: Spent::default(),
             model: None,
             by: None,
         };

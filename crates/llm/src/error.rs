@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::usage::{Price, Spent, Usage};
 
 mod classify;
+mod wait;
 
 /// A failed model call.
 #[derive(Debug, Clone, PartialEq, thiserror::Error, serde::Serialize, serde::Deserialize)]

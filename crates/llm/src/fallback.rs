@@ -15,6 +15,9 @@ use crate::{
 /// How long a model that failed is passed over.
 pub const REST: Duration = Duration::from_secs(300);
 
+/// How long a model that failed is passed over at most, whatever its provider asks for.
+const LONGEST_REST: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Several models in order of preference: when one cannot answer, the next is asked.
 ///
 /// Each should be patient by itself ([`Retry`](crate::Retry)); this turns to the next when that
@@ -25,7 +28,7 @@ pub const REST: Duration = Duration::from_secs(300);
 /// on, since another model has another window and other abilities.
 ///
 /// A model that failed is passed over for five minutes ([`REST`]), or for as long as its provider
-/// asks, so that not every turn waits for it anew and caches stay warm where they are; then the
+/// asks up to a day, so that not every turn waits for it anew and caches stay warm where they are; then the
 /// more preferred is tried again. If none is left, those that rest are asked all the same. The
 /// memory of that lies in the process and is shared by all who share the model.
 ///
@@ -243,8 +246,8 @@ impl Search {
         if may_be_answered_by_another(error.kind)
             && let Some(link) = link
         {
-            let rest = REST.max(error.retry_after.unwrap_or_default());
-            link.rest_until(Instant::now().checked_add(rest));
+            let rest = error.retry_after.unwrap_or_default().clamp(REST, LONGEST_REST);
+            link.rest_until(Some(Instant::now() + rest));
         }
         let mut reason = error.to_string();
         let error = error.without_bill();

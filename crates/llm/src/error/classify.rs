@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{ErrorKind, ModelError};
+use super::{ErrorKind, ModelError, wait};
 
 /// How much of a provider's message is kept, in bytes.
 const MESSAGE_LIMIT: usize = 2_000;
@@ -30,10 +30,11 @@ struct Facts {
 impl ModelError {
     /// Makes an error of an HTTP answer that is no success.
     pub(crate) fn from_answer(status: u16, body: &[u8]) -> Self {
-        let mut facts = match serde_json::from_slice::<Value>(body) {
-            Ok(body) => Facts::of_body(&body),
-            Err(_) => Facts { message: text_of_page(body), ..Facts::default() },
-        };
+        let mut facts = Facts::default();
+        match serde_json::from_slice(body) {
+            Ok(body) => facts.add_body(&body),
+            Err(_) => facts.message = text_of_page(body),
+        }
         facts.status = Some(status);
         facts.into_error()
     }
@@ -59,22 +60,27 @@ impl ModelError {
 }
 
 impl Facts {
-    fn of_body(body: &Value) -> Self {
-        let mut facts = Self::default();
+    /// Adds what a whole body says.
+    fn add_body(&mut self, body: &Value) {
         // Some servers wrap the one error into an array.
         let body = match body {
             Value::Array(items) => items.first().unwrap_or(body),
             body => body,
         };
         if let Some(error) = body.get("error").filter(|error| !error.is_null()) {
-            facts.add(error);
+            self.add(error);
         }
-        facts.add(body);
-        facts
+        self.add(body);
     }
 
     /// Adds what one object says; what is known already is not replaced.
     fn add(&mut self, error: &Value) {
+        // A gateway may put the whole answer that it got into a text, which says more than its own.
+        for text in [Some(error), error.get("message")].into_iter().flatten() {
+            if let Some(inner) = object_in(text) {
+                self.add_body(&inner);
+            }
+        }
         let mut number = None;
         for key in ["code", "type", "status"] {
             match error.get(key) {
@@ -91,7 +97,7 @@ impl Facts {
             if let Some(Value::String(reason)) = detail.get("reason") {
                 self.codes.insert(0, reason.clone());
             }
-            self.retry_after = self.retry_after.max(retry_delay(detail));
+            self.retry_after = self.retry_after.max(wait::in_detail(detail));
             self.is_spent |= is_daily(detail);
         }
         if self.message.is_empty() {
@@ -101,13 +107,14 @@ impl Facts {
 
     fn into_error(self) -> ModelError {
         let kind = self.kind();
-        let Self { status, codes, message, retry_after, is_spent: _ } = self;
+        let asked = self.retry_after.max(wait::in_words(&self.message));
+        let Self { status, codes, message, retry_after: _, is_spent: _ } = self;
         let error = ModelError::new(kind, cut(message, MESSAGE_LIMIT));
-        ModelError { status, code: codes.into_iter().next(), retry_after, ..error }
+        ModelError { status, code: codes.into_iter().next(), retry_after: asked, ..error }
     }
 
     fn kind(&self) -> ErrorKind {
-        if self.is_spent {
+        if self.is_spent || says_spent(&self.message) {
             return ErrorKind::Quota;
         }
         let by_status = self.status.map(kind_of_status);
@@ -124,20 +131,10 @@ impl Facts {
         if may_be_overflow && says_overflow(&self.message) {
             return ErrorKind::ContextOverflow;
         }
-        // Anthropic calls an empty account an invalid request.
-        if self.message.contains("credit balance is too low") {
-            return ErrorKind::Quota;
-        }
         by_status
             .or_else(|| self.codes.iter().find_map(|code| kind_of_vague_code(code)))
             .unwrap_or(ErrorKind::Overloaded)
     }
-}
-
-/// Reads how long Google asks to wait: a `RetryInfo` with a delay such as `36.5s`.
-fn retry_delay(detail: &Value) -> Option<Duration> {
-    let seconds = detail.get("retryDelay")?.as_str()?.strip_suffix('s')?.parse().ok()?;
-    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// Tells whether a detail of Google's names a quota of a day, for which no wait within a run is
@@ -237,17 +234,35 @@ fn kind_of_status(status: u16) -> ErrorKind {
     }
 }
 
+/// Tells whether a message speaks of an empty account. Anthropic calls that an invalid request, Z.ai
+/// and Google a rate limit.
+fn says_spent(message: &str) -> bool {
+    const PHRASES: [&str; 6] = [
+        "credit balance is too low",
+        "credits are depleted",
+        "insufficient balance",
+        "insufficient credits",
+        "reached your specified api usage limits",
+        "used all available credits",
+    ];
+    let message = message.to_ascii_lowercase();
+    PHRASES.iter().any(|phrase| message.contains(phrase))
+}
+
 /// Tells whether a message complains of a request longer than the context window.
 fn says_overflow(message: &str) -> bool {
-    const PHRASES: [&str; 11] = [
+    const PHRASES: [&str; 14] = [
         "context length",
         "context limit",
         "context_length",
         "context window",
         "context size",
         "maximum context",
+        "maximum model length",
         "maximum prompt length",
+        "prompt exceeds max length",
         "prompt is too long",
+        "exceeded model token limit",
         "input is too long",
         "input token count",
         "reduce the length of the messages",
@@ -260,6 +275,12 @@ fn says_overflow(message: &str) -> bool {
 /// can pass. OpenAI and Groq call that a rate limit too.
 fn says_too_large_for_a_minute(message: &str) -> bool {
     message.to_ascii_lowercase().starts_with("request too large")
+}
+
+/// Reads a text that is an object in JSON.
+fn object_in(text: &Value) -> Option<Value> {
+    let text = text.as_str()?.trim_start();
+    if text.starts_with('{') { serde_json::from_str(text).ok() } else { None }
 }
 
 /// Finds the words in an error, in the shapes that servers use.
@@ -385,6 +406,9 @@ mod tests {
             "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000",
             "the request exceeds the available context size (4096 tokens), try increasing it",
             "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+            "The decoder prompt (length 2136) is longer than the maximum model length of 2048.",
+            "the input length exceeds the context length",
+            "Your request exceeded model token limit: 131072",
         ];
         for words in words {
             let body = serde_json::json!({"error": {"message": words}}).to_string();
@@ -393,6 +417,56 @@ mod tests {
         }
         let code = r#"{"error":{"message":"no","code":"context_length_exceeded"}}"#;
         assert_eq!(answer(400, code).0, ErrorKind::ContextOverflow);
+    }
+
+    #[test]
+    fn an_empty_account_is_told_by_words() {
+        for (status, body) in [
+            (
+                429,
+                r#"{"error":{"type":"rate_limit_error","code":"1113","message":"[1113][Insufficient balance or no resource package. Please recharge.]"}}"#,
+            ),
+            (
+                429,
+                r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"Your prepayment credits are depleted."}}"#,
+            ),
+            (
+                400,
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"You have reached your specified API usage limits. You will regain access on 2026-12-01."}}"#,
+            ),
+        ] {
+            assert_eq!(answer(status, body).0, ErrorKind::Quota, "{body}");
+        }
+        // Google says this of every limit.
+        let minute = r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"You exceeded your current quota, please check your plan and billing details."}}"#;
+        assert_eq!(answer(429, minute).0, ErrorKind::RateLimited);
+    }
+
+    #[test]
+    fn an_answer_within_an_answer_is_read() {
+        let inner = serde_json::json!({"error": {
+            "code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slowly",
+            "details": [{"retryDelay": "5s"}],
+        }})
+        .to_string();
+        for body in [
+            serde_json::json!({"error": {"message": inner, "code": 500, "status": "x"}}),
+            serde_json::json!({"error": inner}),
+            serde_json::json!({"message": inner}),
+        ] {
+            let error = ModelError::from_answer(500, body.to_string().as_bytes());
+            assert_eq!((error.kind, &*error.message), (ErrorKind::RateLimited, "slowly"), "{body}");
+            assert_eq!(error.retry_after, Some(Duration::from_secs(5)));
+        }
+    }
+
+    #[test]
+    fn the_words_tell_how_long_to_wait() {
+        let body = r#"{"code":"rate_limit_exceeded","message":"Rate limit reached for m. Please try again in 1.5s. Visit x"}"#;
+        let error = ModelError::from_error_field(body);
+        assert_eq!(error.retry_after, Some(Duration::from_millis(1_500)));
+        let error = ModelError::from_answer(429, body.as_bytes());
+        assert_eq!(error.retry_after, Some(Duration::from_millis(1_500)));
     }
 
     #[test]
@@ -431,7 +505,6 @@ mod tests {
         let day = body("GenerateRequestsPerDayPerProjectPerModel-FreeTier");
         let error = ModelError::from_error_field(&day[0]["error"].to_string());
         assert_eq!((error.kind, error.status), (ErrorKind::Quota, Some(429)));
-        assert_eq!(retry_delay(&serde_json::json!({"retryDelay": "soon"})), None);
     }
 
     #[test]

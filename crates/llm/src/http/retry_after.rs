@@ -14,13 +14,13 @@ const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = |name: &HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
     if let Some(ms) = text(&RETRY_AFTER_MS).and_then(|ms| ms.parse::<f64>().ok())
-        && let Ok(wait) = Duration::try_from_secs_f64(ms / 1000.0)
+        && let Some(wait) = of_seconds(ms / 1000.0)
     {
         return Some(wait);
     }
     let value = text(&RETRY_AFTER)?;
     if let Ok(seconds) = value.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
+        return of_seconds(seconds);
     }
     let until = parse_date(value)?;
     let now = match text(&DATE).and_then(parse_date) {
@@ -28,6 +28,11 @@ pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
         None => Timestamp::try_from(now).ok()?,
     };
     Some(Duration::try_from(until.duration_since(now)).unwrap_or_default())
+}
+
+/// Takes a wait that is too long to be counted for the longest there is, and one below zero for none.
+fn of_seconds(seconds: f64) -> Option<Duration> {
+    (seconds >= 0.0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
 }
 
 fn parse_date(text: &str) -> Option<Timestamp> {
@@ -58,6 +63,13 @@ mod tests {
             Some(Duration::from_millis(1200))
         );
         assert_eq!(read(&[(RETRY_AFTER, "-1")]), None);
+        assert_eq!(read(&[(RETRY_AFTER, "NaN")]), None);
+        assert_eq!(read(&[(RETRY_AFTER, "99999999999999999999")]), Some(Duration::MAX));
+        assert_eq!(read(&[(RETRY_AFTER_MS, "1e300")]), Some(Duration::MAX));
+        assert_eq!(
+            read(&[(RETRY_AFTER, "2"), (RETRY_AFTER_MS, "-5")]),
+            Some(Duration::from_secs(2))
+        );
         assert_eq!(read(&[(RETRY_AFTER, "soon")]), None);
     }
 

@@ -257,3 +257,14 @@ async fn each_failure_costs_what_the_model_that_failed_takes() {
     let spent = *error.wasted + error.bill(None);
     assert_eq!((spent.cost_usd.to_dollars(), spent.unpriced), (22.0, 1_000_000));
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_that_asks_for_all_the_time_there_is_rests_for_a_day() {
+    let retry_after = Some(Duration::MAX);
+    let error = ModelError { retry_after, ..ModelError::new(ErrorKind::RateLimited, "no") };
+    let a = script("x/a", [Reply::error(error), Reply::text("a")]);
+    let model = chain(&[&a, &always("y/b", Reply::text("b"))]);
+    assert_eq!((say(&model).await, say(&model).await), ("b".to_owned(), "b".to_owned()));
+    advance(Duration::from_secs(24 * 60 * 60)).await;
+    assert_eq!(say(&model).await, "a");
+}
