@@ -38,7 +38,7 @@ pub struct ModelError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
-    /// The key is missing, wrong or not allowed to do this (401, 403).
+    /// The key is missing, wrong or not allowed to do this (401, 403, 407).
     Auth,
     /// The account has no credit left.
     Quota,

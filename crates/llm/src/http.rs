@@ -3,26 +3,25 @@
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use std::{fmt, io};
 
-use bytes::Bytes;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, Url, redirect};
 use tokio::time::timeout;
 
 use crate::{ErrorKind, ModelError, Secret};
 
+mod answer;
 mod clients;
 mod retry_after;
 
+pub(crate) use answer::Answer;
 pub use clients::Clients;
 
-/// How much of the body of an error is read, in bytes.
-const ERROR_BODY_LIMIT: usize = 64 << 10;
-
-/// How long an answer that is one document may be, in bytes.
-const DOCUMENT_LIMIT: usize = 64 << 20;
+/// How long the value of a header must be to be taken out of an error, in bytes. Those that are
+/// configured are no keys for certain, and a short one may stand in any text.
+const SHORTEST_SECRET: usize = 8;
 
 /// A pool of kept connections. Clones share it; one for the whole process is right.
 ///
@@ -102,12 +101,8 @@ impl Transport {
             .await
             .map_err(|_| silence(idle_timeout))?
             .map_err(transport_error)?;
-        let answer = Answer { response, idle_timeout };
-        if answer.response.status().is_success() {
-            Ok(answer)
-        } else {
-            Err(answer.into_error().await)
-        }
+        let answer = Answer::accept(response, idle_timeout).await;
+        answer.map_err(|error| endpoint.conceal(error))
     }
 
     /// Sends a request, and once more if it may be that the server closed a kept connection while the
@@ -190,6 +185,7 @@ impl Endpoint {
         url.set_path(&full);
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         Ok(Self { url, headers, idle_timeout })
     }
 
@@ -229,73 +225,20 @@ impl Endpoint {
         self.url.query_pairs_mut().append_pair(name, value);
     }
 
-    pub(crate) fn host(&self) -> &str {
-        self.url.host_str().unwrap_or_default()
-    }
-}
-
-/// The answer to a request, of which the body is still to come.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    response: Response,
-    idle_timeout: Duration,
-}
-
-impl Answer {
-    /// Tells whether the answer is one JSON document although a stream was asked for.
-    pub(crate) fn is_json(&self) -> bool {
-        let content_type = self.response.headers().get(CONTENT_TYPE);
-        content_type
-            .and_then(|value| value.to_str().ok())
-            .is_some_and(|value| value.trim_start().starts_with("application/json"))
-    }
-
-    /// Returns the next bytes of the body, or `None` at its proper end.
-    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, ModelError> {
-        match timeout(self.idle_timeout, self.response.chunk()).await {
-            Ok(Ok(chunk)) => Ok(chunk),
-            Ok(Err(error)) => Err(ModelError::new(ErrorKind::Incomplete, causes(error))),
-            Err(_) => Err(silence(self.idle_timeout)),
-        }
-    }
-
-    /// Reads the whole body, of which `first` has come already.
-    pub(crate) async fn document(mut self, first: Option<Bytes>) -> Result<Vec<u8>, ModelError> {
-        let mut body = Vec::new();
-        let mut next = first;
-        while let Some(chunk) = next {
-            body.extend_from_slice(&chunk);
-            if body.len() > DOCUMENT_LIMIT {
-                let message = format!("answer longer than {DOCUMENT_LIMIT} bytes");
-                return Err(ModelError::new(ErrorKind::Decode, message));
+    /// Takes the key out of what a server says: some repeat the one they do not accept.
+    fn conceal(&self, mut error: ModelError) -> ModelError {
+        let secrets = self.headers.values().filter(|value| value.is_sensitive());
+        for secret in secrets.filter_map(|value| value.to_str().ok()) {
+            let secret = secret.strip_prefix("Bearer ").unwrap_or(secret);
+            if secret.len() >= SHORTEST_SECRET {
+                error.message = error.message.replace(secret, "[secret]");
             }
-            next = self.chunk().await?;
-        }
-        Ok(body)
-    }
-
-    async fn into_error(mut self) -> ModelError {
-        let status = self.response.status();
-        let headers = self.response.headers();
-        let retry_after = retry_after::retry_after(headers, SystemTime::now());
-        let location = headers.get(LOCATION).and_then(|to| to.to_str().ok()).map(str::to_owned);
-        let mut body = Vec::new();
-        // The status says enough if the body breaks off.
-        while body.len() < ERROR_BODY_LIMIT
-            && let Ok(Some(chunk)) = self.chunk().await
-        {
-            body.extend_from_slice(&chunk);
-        }
-        body.truncate(ERROR_BODY_LIMIT);
-        let mut error = ModelError::from_answer(status.as_u16(), &body);
-        error.retry_after = retry_after.max(error.retry_after);
-        if let Some(location) = location.filter(|_| status.is_redirection()) {
-            error.message = format!("the address redirects to {location}, which is not followed");
-        }
-        if error.message.is_empty() {
-            error.message = status.canonical_reason().unwrap_or_default().to_owned();
         }
         error
+    }
+
+    pub(crate) fn host(&self) -> &str {
+        self.url.host_str().unwrap_or_default()
     }
 }
 
@@ -306,7 +249,7 @@ fn silence(limit: Duration) -> ModelError {
 fn transport_error(error: reqwest::Error) -> ModelError {
     let kind = if error.is_timeout() {
         ErrorKind::Timeout
-    } else if error.is_builder() || is_bad_certificate(&error) {
+    } else if error.is_builder() || speaks_no_tls_we_trust(&error) {
         // Trying again would fail the same way.
         ErrorKind::InvalidRequest
     } else {
@@ -320,11 +263,17 @@ fn is_hang_up(error: &reqwest::Error) -> bool {
     error.is_request() && !error.is_connect() && !error.is_timeout()
 }
 
-fn is_bad_certificate(error: &reqwest::Error) -> bool {
+/// Tells whether the other side has a certificate that is not trusted, or speaks something else.
+fn speaks_no_tls_we_trust(error: &reqwest::Error) -> bool {
     let mut cause: &(dyn Error + 'static) = error;
     loop {
         if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
-            return matches!(tls, rustls::Error::InvalidCertificate(_));
+            return matches!(
+                tls,
+                rustls::Error::InvalidCertificate(_)
+                    | rustls::Error::InvalidMessage(_)
+                    | rustls::Error::PeerIncompatible(_)
+            );
         }
         // An `io::Error` does not name what it wraps as its source.
         let next = match cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {

@@ -19,7 +19,7 @@ mod forms;
 
 use bowline_llm::{
     AssistantMessage, AssistantPart, ErrorKind, Request, Response, Spent, StopReason, StreamEvent,
-    ToolCall, Usage,
+    ToolCall,
 };
 use llama_cpp_2::sampling::LlamaSampler;
 use llama_cpp_2::token::LlamaToken;

@@ -9,7 +9,7 @@ mod schema;
 
 use bowline_llm::{
     AssistantMessage, AssistantPart, ErrorKind, Reasoning, Request, Response, Spent, StopReason,
-    StreamEvent, ToolBlock, ToolCall, Usage,
+    StreamEvent, ToolBlock, ToolCall,
 };
 use llama_cpp_2::sampling::LlamaSampler;
 use llama_cpp_2::token::LlamaToken;

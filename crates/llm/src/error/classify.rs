@@ -216,7 +216,8 @@ fn kind_of_vague_code(code: &str) -> Option<ErrorKind> {
 
 fn kind_of_status(status: u16) -> ErrorKind {
     match status {
-        401 | 403 => ErrorKind::Auth,
+        // 407 is the same from a proxy.
+        401 | 403 | 407 => ErrorKind::Auth,
         402 => ErrorKind::Quota,
         // A redirect that was not followed leads to no address either.
         300..=399 | 404 | 410 => ErrorKind::NotFound,

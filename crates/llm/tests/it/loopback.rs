@@ -44,6 +44,8 @@ pub(crate) struct Answer {
 pub(crate) enum End {
     /// With all the bytes that were announced.
     Whole,
+    /// With all the bytes, and then with the connection closed, of which nothing was said before.
+    Last,
     /// With the body properly closed, sent in chunks of this size.
     Chunked(usize),
     /// With the connection closed before the announced end.
@@ -141,7 +143,7 @@ async fn serve(mut stream: TcpStream, seen: &Mutex<Seen>, answers: &[Answer]) {
         };
         let answer = &answers[n.min(answers.len() - 1)];
         if write_answer(&mut stream, answer).await.is_err()
-            || matches!(answer.end, End::Cut | End::Closed)
+            || matches!(answer.end, End::Last | End::Cut | End::Closed)
         {
             return;
         }
@@ -169,7 +171,7 @@ async fn write_answer(stream: &mut TcpStream, answer: &Answer) -> std::io::Resul
     }
     let length = answer.body.len();
     head += &match answer.end {
-        End::Whole => format!("content-length: {length}\r\n\r\n"),
+        End::Whole | End::Last => format!("content-length: {length}\r\n\r\n"),
         End::Cut | End::Never | End::Reset => format!("content-length: {}\r\n\r\n", length + 1),
         End::Chunked(_) | End::Mute | End::Closed => {
             "transfer-encoding: chunked\r\n\r\n".to_owned()

@@ -7,6 +7,8 @@ mod fallback;
 #[cfg(test)]
 mod loopback;
 #[cfg(test)]
+mod odd_answers;
+#[cfg(test)]
 mod patience;
 #[cfg(test)]
 mod prefix;
