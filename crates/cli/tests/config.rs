@@ -281,13 +281,18 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
     std::fs::write(&log, text.replacen("hello", "hullo", 1)).unwrap();
     configure(
         &home,
-        "model = \"far/m\"\n[providers.far]\nbase_url = \"https://far.example\"\napi_key_env = \"FAR\"\n",
+        "model = \"far/m\"\nfallback = [\"far/n\", \"dead/m\", \"nobody/m\"]\n\
+         [providers.dead]\nbase_url = \"http://127.0.0.1:1/v1\"\n[providers.far]\nbase_url = \"https://far.example\"\napi_key_env = \"FAR\"\n",
     );
     let vars = [("BOWLINE_LOCAL_SERVERS", "[]"), ("OPENAI_API_KEY", "sk-very-secret")];
     let (code, out, _) = run_with(&home, &vars, &["doctor"]);
     assert_eq!(code, 1);
     let line = |start: &str| out.lines().find(|line| line.starts_with(start)).unwrap().to_owned();
     assert_eq!(line("PROBLEM  model"), "PROBLEM  model: far/m: no key: FAR is not set; set FAR");
+    let stand_in = |start: &str| line(&format!("PROBLEM  fallback: {start}"));
+    assert!(stand_in("far/n").ends_with("no key: FAR is not set; set FAR"));
+    assert!(stand_in("dead/m").contains("nothing answers at 127.0.0.1:1; start its server"));
+    assert!(stand_in("unknown provider \"nobody\"").ends_with("correct `fallback` or [providers]"));
     assert!(
         line("PROBLEM  sessions").contains("1 of 1 are damaged; see `bowline sessions verify`")
     );
@@ -306,8 +311,12 @@ fn models_says_what_can_be_used_and_why_the_rest_cannot() {
     let (address, _) = ollama();
     configure(
         &home,
-        "[providers.mine]\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"m:7b\"\ncontext_window = 9000\n\
-         [providers.far]\nbase_url = \"https://far.example\"\napi_key_env = \"FAR\"\n",
+        &format!(
+            "[providers.mine]\nbase_url = \"http://{address}/v1\"\nmodel = \"m:7b\"\ncontext_window = 9000\n\
+         models.\"m:7b\".images = true\n\
+         [providers.dead]\nbase_url = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n\
+         [providers.far]\nbase_url = \"https://far.example\"\napi_key_env = \"FAR\"\n"
+        ),
     );
     let servers = format!("[\"{address}\"]");
     let vars =
@@ -332,6 +341,7 @@ fn models_says_what_can_be_used_and_why_the_rest_cannot() {
     );
     let mine = usable("mine/m:7b");
     assert_eq!((&mine["context_window"], &mine["price"]), (&json!(9000), &Value::Null));
+    assert_eq!((&mine["images"], &mine["reasoning"]), (&json!(true), &Value::Null));
     let served = models["usable"]
         .as_array()
         .unwrap()
@@ -342,6 +352,7 @@ fn models_says_what_can_be_used_and_why_the_rest_cannot() {
     let unusable =
         |name: &str| unusable.iter().find(|one| one["provider"] == name).unwrap().clone();
     assert_eq!(unusable("far")["fix"], "set FAR");
+    assert_eq!(unusable("dead")["why"], "nothing answers at 127.0.0.1:1");
     assert_eq!(unusable("openai")["why"], "no key: OPENAI_API_KEY is not set");
     assert_eq!(unusable("vllm")["why"], "no server is found");
 

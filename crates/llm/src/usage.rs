@@ -223,6 +223,16 @@ pub struct LongPrice {
 }
 
 impl Price {
+    /// Tells whether all of it can be paid: no number is below zero or none at all.
+    pub fn is_amount(&self) -> bool {
+        let Self { input, output, cache_read, cache_write, long } = self;
+        let own = [Some(*input), Some(*output), *cache_read, *cache_write];
+        let long = long
+            .map(|long| [Some(long.input), Some(long.output), long.cache_read, long.cache_write]);
+        let all = own.into_iter().chain(long.into_iter().flatten());
+        all.flatten().all(|price| price.is_finite() && price >= 0.0)
+    }
+
     /// Returns what `usage` of one request costs.
     pub fn cost(&self, usage: &Usage) -> Usd {
         if let Some(long) = self.long.filter(|long| usage.input > long.above) {

@@ -170,6 +170,16 @@ fn dollars<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<f
     }
 }
 
+fn price<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Price>, D::Error> {
+    let price = Option::<Price>::deserialize(deserializer)?;
+    match price {
+        Some(price) if !price.is_amount() => {
+            Err(serde::de::Error::custom("amounts of dollars, 0 or more, are expected"))
+        }
+        Some(_) | None => Ok(price),
+    }
+}
+
 fn yes() -> bool {
     true
 }
@@ -246,7 +256,12 @@ pub struct ModelConfig {
     pub context_window: Option<u64>,
     /// How many tokens an answer may have.
     pub max_output_tokens: Option<u64>,
+    /// Whether it sees images.
+    pub images: Option<bool>,
+    /// Whether it reasons.
+    pub reasoning: Option<bool>,
     /// US dollars for a million tokens.
+    #[serde(deserialize_with = "price")]
     pub price: Option<Price>,
 }
 

@@ -87,6 +87,7 @@ pub async fn examine(environment: &Environment, said: &Said) -> Report {
     let loaded = check_configuration(&folders, environment, said, &mut report);
     let runtime = Runtime::with(environment.clone(), folders, loaded);
     check_models(&runtime, &mut report).await;
+    check_fallback(&runtime, &mut report).await;
     check_providers(&runtime.config, environment, &mut report);
     check_helper(environment, &mut report).await;
     check_sessions(&runtime, &mut report);
@@ -192,12 +193,12 @@ async fn check_models(runtime: &Runtime, report: &mut Report) {
     let local = servers.iter().find_map(|server| Some((server, server.models.first()?)));
     match (named, local) {
         (Err(error), _) => report.problem("model", error.to_string(), "correct `model`"),
-        (Ok(Some(name)), _) => check_model(&name, runtime, report),
+        (Ok(Some(name)), _) => check_model("model", &name, runtime, report).await,
         (Ok(None), Some((server, offer))) => {
             report.ok("model", format!("{}/{}", server.kind.as_str(), offer.name));
         }
         (Ok(None), None) => match runtime.embedded() {
-            Some(picked) => check_model(&picked.name, runtime, report),
+            Some(picked) => check_model("model", &picked.name, runtime, report).await,
             None => {
                 let file = runtime.folders.config.join("config.toml");
                 let pull = match embedded::IS_BUILT_IN {
@@ -215,22 +216,43 @@ async fn check_models(runtime: &Runtime, report: &mut Report) {
     }
 }
 
-fn check_model(name: &provider::ModelName, runtime: &Runtime, report: &mut Report) {
+/// Looks at the models that stand in for the one that runs. All must be usable when it starts.
+async fn check_fallback(runtime: &Runtime, report: &mut Report) {
+    const NAME: &str = "fallback";
+    for name in &runtime.config.fallback {
+        match provider::ModelName::resolve(name, &runtime.config) {
+            Ok(name) => check_model(NAME, &name, runtime, report).await,
+            Err(error) => report.problem(NAME, error.to_string(), "correct `fallback`"),
+        }
+    }
+}
+
+async fn check_model(
+    what: &'static str,
+    name: &provider::ModelName,
+    runtime: &Runtime,
+    report: &mut Report,
+) {
     let shown = format!("{}/{}", name.provider, name.model);
     let resolved = provider::resolve(&name.provider, &runtime.config, &runtime.environment);
     let problem = match resolved {
-        Err(error) => Some((error.to_string(), "correct `model` or [providers]".to_owned())),
+        Err(error) => Some((error.to_string(), format!("correct `{what}` or [providers]"))),
         Ok(resolved) if resolved.wire == config::Wire::Local => {
             let folder = embedded::folder(&runtime.folders);
             let opened = embedded::open(&name.model, &folder, ModelInfo::default());
             opened.err().map(|what| (format!("{shown}: {what}"), "name another model".to_owned()))
         }
-        Ok(resolved) => key_problem(&resolved.key, &runtime.environment)
-            .map(|(what, fix)| (format!("{shown}: {what}"), fix)),
+        Ok(resolved) => {
+            let problem = match key_problem(&resolved.key, &runtime.environment) {
+                Some(problem) => Some(problem),
+                None => local::silence(&name.provider, &resolved.base_url).await,
+            };
+            problem.map(|(what, fix)| (format!("{shown}: {what}"), fix))
+        }
     };
     match problem {
-        Some((what, fix)) => report.problem("model", what, fix),
-        None => report.ok("model", shown),
+        Some((found, fix)) => report.problem(what, found, fix),
+        None => report.ok(what, shown),
     }
 }
 

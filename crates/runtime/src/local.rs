@@ -23,7 +23,7 @@ pub use recognise::{Kind, Offer};
 pub const ADDRESSES: [&str; 4] =
     ["127.0.0.1:11434", "127.0.0.1:8080", "127.0.0.1:1234", "127.0.0.1:8000"];
 
-/// How long looking for servers may take altogether.
+/// How long looking for a server may take.
 const TIME: Duration = Duration::from_millis(500);
 
 /// A server that was found.
@@ -76,6 +76,17 @@ pub fn addresses(config: &Config, environment: &Environment) -> Vec<SocketAddr> 
         }
     }
     addresses
+}
+
+/// Says that nothing listens at the address of a provider, and what to do. Only this machine is asked.
+pub(crate) async fn silence(provider: &str, base_url: &str) -> Option<(String, String)> {
+    let place = base_url.strip_prefix("http://")?.split(['/', '?']).next()?;
+    let address = loopback(place)?;
+    if timeout(TIME, http::knock(address)).await.ok().flatten().is_some() {
+        return None;
+    }
+    let why = format!("nothing answers at {address}");
+    Some((why, format!("start its server, or correct [providers.{provider}] base_url")))
 }
 
 /// Returns the host and port that `OLLAMA_HOST` names, as Ollama itself reads it.

@@ -51,6 +51,13 @@ pub struct Unusable {
     pub fix: String,
 }
 
+impl Models {
+    fn refuse(&mut self, provider: &str, why: impl Into<String>, fix: impl Into<String>) {
+        let (provider, why, fix) = (provider.to_owned(), why.into(), fix.into());
+        self.unusable.push(Unusable { provider, why, fix });
+    }
+}
+
 /// Looks at everything. Servers on this machine are asked what they have; nobody else is asked
 /// anything, and no command is run to find out whether it prints a key.
 pub async fn list(runtime: &Runtime) -> Models {
@@ -69,12 +76,13 @@ pub async fn list(runtime: &Runtime) -> Models {
             continue;
         }
         match provider::resolve(name, config, environment) {
-            Ok(resolved) => add_provider(name, &resolved, runtime, &mut models),
-            Err(error) => models.unusable.push(Unusable {
-                provider: name.to_owned(),
-                why: error.to_string(),
-                fix: format!("correct [providers.{name}]"),
-            }),
+            Ok(resolved) => match local::silence(name, &resolved.base_url).await {
+                Some((why, fix)) => models.refuse(name, why, fix),
+                None => add_provider(name, &resolved, runtime, &mut models),
+            },
+            Err(error) => {
+                models.refuse(name, error.to_string(), format!("correct [providers.{name}]"));
+            }
         }
     }
     let default = default(runtime, &servers);
@@ -95,8 +103,7 @@ fn add_embedded(runtime: &Runtime, models: &mut Models) {
             true => ("no model is there", "bowline model pull"),
             false => ("bowline is built without it", "build it with --features local"),
         };
-        let (why, fix) = (why.to_owned(), fix.to_owned());
-        models.unusable.push(Unusable { provider: embedded::PROVIDER.to_owned(), why, fix });
+        models.refuse(embedded::PROVIDER, why, fix);
     }
     let why = "runs in this process";
     models.usable.extend(names.iter().map(|model| bare(embedded::PROVIDER, model, None, why)));
@@ -107,8 +114,7 @@ fn add_servers(name: &str, servers: &[&Server], models: &mut Models) {
     if !has_models {
         let why =
             if servers.is_empty() { "no server is found" } else { "its server has no models" };
-        let (why, fix) = (why.to_owned(), format!("start it, or set [providers.{name}] base_url"));
-        models.unusable.push(Unusable { provider: name.to_owned(), why, fix });
+        models.refuse(name, why, format!("start it, or set [providers.{name}] base_url"));
     }
     for server in servers {
         let why = format!("{} at {}", server.kind, server.address);
@@ -134,8 +140,7 @@ fn bare(provider: &str, model: &str, context_window: Option<u64>, why: &str) -> 
 fn add_provider(name: &str, resolved: &Resolved, runtime: &Runtime, models: &mut Models) {
     let environment = &runtime.environment;
     if let Some((why, fix)) = doctor::key_problem(&resolved.key, environment) {
-        models.unusable.push(Unusable { provider: name.to_owned(), why, fix });
-        return;
+        return models.refuse(name, why, fix);
     }
     let why = match &resolved.key {
         KeySource::Given(_) => "key in the configuration".to_owned(),
@@ -174,13 +179,14 @@ fn usable(provider: &str, model: &str, resolved: &Resolved, why: &str) -> Usable
     let ModelInfo { context_window, max_output_tokens, price, .. } =
         provider::info(&model, &resolved.provider, &resolved.base_url);
     let known = provider::entry(provider, &model.model, &resolved.base_url);
+    let own = resolved.provider.models.get(&model.model);
     Usable {
         name: format!("{provider}/{}", model.model),
         is_default: false,
         context_window,
         max_output_tokens: max_output_tokens.or_else(|| known?.max_output_tokens),
-        images: known.map(|known| known.images),
-        reasoning: known.map(|known| known.reasoning),
+        images: own.and_then(|own| own.images).or(known.map(|known| known.images)),
+        reasoning: own.and_then(|own| own.reasoning).or(known.map(|known| known.reasoning)),
         price,
         why: why.to_owned(),
     }

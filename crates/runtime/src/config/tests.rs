@@ -166,6 +166,14 @@ fn faults_are_named_with_file_line_and_nearest_key() {
         "etc/config.yaml: line 3: unknown key \"base_ulr\" in [providers.x]; did you mean \
          \"base_url\"?"
     );
+    for price in ["inf", "-0.1", "nan"] {
+        let text = format!("[providers.p.models.m]\nprice = {{ input = 1, output = {price} }}\n");
+        assert_eq!(
+            toml(&text),
+            "home/config.toml: line 2: providers.p.models.m.price: amounts of dollars, 0 or more, \
+             are expected"
+        );
+    }
     assert_eq!(
         toml("durability = 1\n"),
         "home/config.toml: line 1: durability: a text is expected"
