@@ -41,7 +41,7 @@ use jiff::Timestamp;
 use bowline_llm::{Model, Spent, UserMessage};
 
 use crate::conversation::{Last, Said, View};
-use crate::entry::Entry;
+use crate::entry::{Acted, Entry};
 use crate::event::AgentMeta;
 use crate::id::RunId;
 use crate::tool::Toolbox;
@@ -79,6 +79,12 @@ pub trait Effect: Send + Sync + 'static {
         let _ = (state, entry);
     }
 
+    /// Takes in what it did itself, after [`Effect::fold`] has: of several effects of one kind in an
+    /// agent, only the one that did it hears of it here.
+    fn acted(&self, state: &mut Self::State, acted: &Acted) {
+        let _ = (state, acted);
+    }
+
     /// Says what to do before a request is made. If it does anything, nothing is sent, and what to
     /// do next is asked anew.
     ///
@@ -95,7 +101,8 @@ pub trait Effect: Send + Sync + 'static {
 
     /// Says what to do about a reply before its calls start. What it says to the model is said
     /// behind their results. After a final answer nothing can be said or stopped any more: that is
-    /// turned into a warning.
+    /// turned into a warning. A reply that was cut at its greatest length is asked about when it is
+    /// whole.
     ///
     /// # Errors
     /// As [`Effect::before`].
@@ -211,7 +218,7 @@ pub struct Step {
     pub max_output_tokens: Option<u64>,
     /// What the run has spent so far, its sub-agents and tools included.
     pub spent: Spent,
-    /// What the agent can call.
+    /// What the agent can call: what the model was told of, but for what an effect forbids.
     pub tools: Toolbox,
     /// Whether the last request was too long for the model.
     pub is_overflown: bool,
@@ -248,7 +255,7 @@ impl Step {
 
     /// Tells whether the model has answered, and calls nothing.
     pub fn is_final(&self) -> bool {
-        self.last == Last::Answer
+        self.last == Last::Answer && !self.view.ends_with_calls()
     }
 }
 
@@ -286,6 +293,8 @@ pub trait DynEffect: Send + Sync {
     fn begin(&self) -> Mind;
     /// As [`Effect::fold`].
     fn fold(&self, mind: &mut Mind, entry: &Entry);
+    /// As [`Effect::acted`].
+    fn acted(&self, mind: &mut Mind, acted: &Acted);
     /// As [`Effect::before`] or [`Effect::after`], as the step says.
     fn act(self: Arc<Self>, step: Step, mind: Mind) -> Acts;
     /// As [`Effect::question`].
@@ -320,11 +329,11 @@ impl<E: Effect> DynEffect for E {
     }
 
     fn fold(&self, mind: &mut Mind, entry: &Entry) {
-        let mut state = state::<E>(mind);
-        // Nobody else holds it but for moments, so that this copies nothing.
-        *mind = Arc::new(());
-        Effect::fold(self, Arc::make_mut(&mut state), entry);
-        *mind = state;
+        change::<E>(mind, |state| Effect::fold(self, state, entry));
+    }
+
+    fn acted(&self, mind: &mut Mind, acted: &Acted) {
+        change::<E>(mind, |state| Effect::acted(self, state, acted));
     }
 
     fn act(self: Arc<Self>, step: Step, mind: Mind) -> Acts {
@@ -358,4 +367,12 @@ impl<E: Effect> DynEffect for E {
 /// Returns the state of an effect; a new one if the mind is another's.
 fn state<E: Effect>(mind: &Mind) -> Arc<E::State> {
     Arc::clone(mind).downcast().unwrap_or_default()
+}
+
+fn change<E: Effect>(mind: &mut Mind, change: impl FnOnce(&mut E::State)) {
+    let mut state = state::<E>(mind);
+    // Nobody else holds it but for moments, so that this copies nothing.
+    *mind = Arc::new(());
+    change(Arc::make_mut(&mut state));
+    *mind = state;
 }

@@ -131,6 +131,11 @@ impl View {
         place
     }
 
+    /// Tells whether the last message calls tools that have not all come back.
+    pub(crate) fn ends_with_calls(&self) -> bool {
+        self.messages.len().checked_sub(1).is_some_and(|last| self.calls(last))
+    }
+
     /// Returns the places of messages that have parts which are kept elsewhere.
     pub(super) fn stored(&self) -> &[usize] {
         &self.stored

@@ -110,6 +110,12 @@ impl Toolbox {
         Ok(scoped)
     }
 
+    /// Returns a toolbox of the tools whose names are wanted; the tools themselves are shared.
+    pub(crate) fn filter(&self, is_wanted: impl Fn(&str) -> bool) -> Self {
+        let tools = self.tools.iter().filter(|(spec, _)| is_wanted(&spec.name)).cloned();
+        Self { tools: tools.collect() }
+    }
+
     /// Returns the tool of a name.
     pub fn get(&self, name: &str) -> Option<Arc<dyn DynTool>> {
         self.find(name).map(|(_, tool)| Arc::clone(tool))

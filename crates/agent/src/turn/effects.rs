@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 
 use bowline_llm::{Message, Model, RawJson, Request, ToolBlock};
 
-use crate::conversation::{OpenRun, Said};
+use crate::conversation::{Last, OpenRun, Said};
 use crate::driver::panic_text;
 use crate::effect::{Class, Demand, DynEffect, EffectError, Mind, Question, Scope, Step};
 use crate::entry::{Act, Acted, Entry, EntryKind, Phase, Rewrite, RunError, RunErrorKind};
@@ -104,7 +104,15 @@ impl Slot {
         if matches!(entry.kind, EntryKind::RunStarted(_)) && !self.effect.outlives_runs() {
             self.mind = self.effect.begin();
         }
-        let folded = catch_unwind(AssertUnwindSafe(|| self.effect.fold(&mut self.mind, entry)));
+        let folded = catch_unwind(AssertUnwindSafe(|| {
+            self.effect.fold(&mut self.mind, entry);
+            match &entry.kind {
+                EntryKind::Effect(acted) if acted.effect == self.name => {
+                    self.effect.acted(&mut self.mind, acted);
+                }
+                _ => {}
+            }
+        }));
         if let Err(panic) = folded {
             self.broken.get_or_insert_with(|| format!("it panicked: {}", panic_text(&*panic)));
         }
@@ -211,7 +219,10 @@ impl Turn {
     pub(super) async fn act_after(&mut self) -> Result<(), Halt> {
         let Some(run) = self.conversation.run() else { return Ok(()) };
         let reply = Some((run.id, run.model_turns));
-        if !self.conversation.is_fresh() || run.is_ending() || self.heeded == reply {
+        // What is said to a reply that goes on would come between its parts.
+        let goes_on = self.conversation.last() == Last::Cut;
+        let is_asked = self.heeded == reply;
+        if !self.conversation.is_fresh() || run.is_ending() || goes_on || is_asked {
             return Ok(());
         }
         for at in 0..self.effects.slots.len() {
@@ -220,7 +231,7 @@ impl Turn {
                 continue;
             }
             let Some(step) = self.step(Phase::After) else { return Ok(()) };
-            let is_final = step.is_final();
+            let is_final = step.is_final() || self.conversation.is_void();
             let asked = slot.ask(step, None);
             let Some(acts) = self.consider(at, asked).await? else { return Ok(()) };
             let acts = if is_final { acts.into_iter().map(too_late).collect() } else { acts };
@@ -365,6 +376,13 @@ impl Turn {
         EntryKind::Effect(Acted { effect: effect.to_owned(), phase, turn, act, op })
     }
 
+    /// Returns what can be called: what the model was told of, but for what an effect forbids.
+    fn callable(&self) -> Toolbox {
+        let offered = self.conversation.tools().0.specs();
+        let is_offered = |name: &str| offered.iter().any(|spec| spec.name == name);
+        self.tools.filter(|name| is_offered(name) && self.effects.forbids(name).is_none())
+    }
+
     fn has_acted(&self, slot: &Slot, phase: Phase) -> bool {
         let is_it = |(name, on): &(String, Phase)| *name == slot.name && *on == phase;
         self.conversation.run().is_some_and(|run| run.acted.iter().any(is_it))
@@ -384,7 +402,7 @@ impl Turn {
             window: info.context_window,
             max_output_tokens: info.max_output_tokens,
             spent: self.session.hub.run(self.meta.id),
-            tools: self.tools.clone(),
+            tools: self.callable(),
             is_overflown: false,
             demand: None,
             now: self.session.source.now(),
