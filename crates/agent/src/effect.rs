@@ -15,6 +15,11 @@
 //! | decide about a tool call | a [gate](crate::gate) |
 //! | wrap a run | a middleware |
 //!
+//! Some are ready to be used: [`Compact`] keeps a conversation within its window; [`LoopDetect`],
+//! [`StallDetect`] and [`Reflection`] see that a model is stuck; [`TokenBudget`], [`TimeBudget`] and
+//! [`CostBudget`] watch over what a run uses; [`Progress`] and [`Inject`] say something now and then;
+//! [`ToolScope`] forbids tools. An effect of one's own:
+//!
 //! ```
 //! use bowline_agent::effect::{Act, effect_fn, Step};
 //! use bowline_agent::entry::Phase;
@@ -25,9 +30,20 @@
 //! });
 //! ```
 
+mod budget;
 mod compact;
+mod cost_budget;
+mod counts;
 mod function;
+mod inject;
+mod loop_detect;
 mod notes;
+mod progress;
+mod reflection;
+mod stall_detect;
+mod time_budget;
+mod token_budget;
+mod tool_scope;
 mod turns;
 
 use std::any::Any;
@@ -48,7 +64,16 @@ use crate::tool::Toolbox;
 
 pub use crate::entry::{Act, Phase};
 pub use compact::{Choice, Compact, OnFailure};
+pub use cost_budget::CostBudget;
 pub use function::{FunctionEffect, effect_fn};
+pub use inject::Inject;
+pub use loop_detect::LoopDetect;
+pub use progress::Progress;
+pub use reflection::Reflection;
+pub use stall_detect::StallDetect;
+pub use time_budget::TimeBudget;
+pub use token_budget::TokenBudget;
+pub use tool_scope::ToolScope;
 
 /// Changes a conversation at a step.
 pub trait Effect: Send + Sync + 'static {

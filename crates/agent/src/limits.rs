@@ -94,7 +94,7 @@ pub enum LimitKind {
     TimeBudget,
     /// That of the effect `cost_budget`.
     CostBudget,
-    /// The effect `stall_detect` saw no progress.
+    /// The effect `stall_detect` or `loop_detect` saw no progress.
     Stall,
 }
 

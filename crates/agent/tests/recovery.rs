@@ -58,6 +58,54 @@ mod tests {
         large_bodies: "large bodies", 9;
         outputs_that_are_cut: "outputs that are cut", 3;
         a_model_that_fails: "a model that fails", 3;
+        what_effects_say: "what effects say", 29;
+        effects_that_stop_a_run: "effects that stop a run", 13;
+    }
+
+    /// The jobs of effects are worth their name.
+    #[test]
+    fn effects_act_in_the_jobs_that_are_cut() {
+        let acts = |name: &str| {
+            let log = job(name).uncut().log();
+            let acts = log.iter().filter_map(|entry| match &entry.kind {
+                EntryKind::Effect(acted) => {
+                    Some(format!("{} {}", acted.effect, acted.act.as_str()))
+                }
+                EntryKind::RunEnded(ended) => Some(ended.outcome.as_str().to_owned()),
+                _ => None,
+            });
+            acts.collect::<Vec<_>>()
+        };
+        let said = [
+            "inject say",
+            "loop_detect say",
+            "progress say",
+            "inject say",
+            "reflection say",
+            "token_budget say",
+            "progress say",
+            "done",
+            "inject say",
+            "progress say",
+            "inject say",
+            "token_budget say",
+            "progress say",
+            "token_budget stop",
+            "limit",
+        ];
+        assert_eq!(acts("what effects say"), said);
+        let stopped = [
+            "time_budget-2 say",
+            "stall_detect say",
+            "time_budget say",
+            "stall_detect stop",
+            "limit",
+            "time_budget-2 say",
+            "time_budget say",
+            "time_budget stop",
+            "limit",
+        ];
+        assert_eq!(acts("effects that stop a run"), stopped);
     }
 
     /// A crash between a child's end and its parent's result loses and repeats nothing.

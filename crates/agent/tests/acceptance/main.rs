@@ -14,6 +14,7 @@ mod canceling;
 mod children;
 mod compaction;
 mod crashes;
+mod effects;
 mod final_text;
 mod gates;
 mod invariants;

@@ -1,5 +1,7 @@
 //! Tools and jobs for the tests of crashes.
 
+mod nudged;
+
 use std::future::Future;
 use std::sync::Arc;
 
@@ -273,7 +275,7 @@ pub(crate) fn jobs() -> Vec<(&'static str, Scenario)> {
     let alone = |replies: Vec<Reply>| vec![("root", replies)];
     let parent = |replies: Vec<Reply>| [alone(replies), family()].concat();
     let one: &[&str] = &["go"];
-    vec![
+    let mut jobs = vec![
         (
             "parallel calls of all sorts",
             Scenario {
@@ -624,7 +626,9 @@ pub(crate) fn jobs() -> Vec<(&'static str, Scenario)> {
                 build: plain,
             },
         ),
-    ]
+    ];
+    jobs.extend(nudged::jobs());
+    jobs
 }
 
 /// Fails the first attempt at every request, in every life.

@@ -1,0 +1,104 @@
+//! When effects are asked, and what becomes of what they do.
+
+use std::sync::{Arc, Mutex};
+
+use bowline_agent::effect::{Act, Inject, Step, ToolScope, effect_fn};
+use bowline_agent::entry::{Ending, Phase};
+use bowline_agent::limits::LimitKind;
+use bowline_llm::StopReason;
+use bowline_llm::scripted::Reply;
+use pretty_assertions::assert_eq;
+
+use super::{acts, call, done, said, then_done, with, with_all};
+
+fn once(phase: Phase, act: Act) -> impl bowline_agent::effect::Effect {
+    effect_fn("once", move |step: &Step| {
+        let is_due = step.phase == phase && step.turn == 1;
+        Ok(if is_due { vec![act.clone()] } else { Vec::new() })
+    })
+}
+
+// B3: a reply with calls is no final answer.
+#[tokio::test]
+async fn what_is_said_about_a_reply_with_calls_is_said_behind_their_results() {
+    let effect = once(Phase::After, Act::say("Well done."));
+    let stage = with(effect, then_done([call("echo", "1").and_call("echo", "{}")]));
+    let told = stage.play().await;
+    assert_eq!(
+        stage.asked()[1],
+        [
+            "user \"go\"",
+            "assistant call_1=echo call_2=echo",
+            "results call_1=\"1\" call_2=\"\"",
+            "user \"Well done.\"",
+        ]
+    );
+    assert_eq!(acts(&told), ["effect(once say)", "run_end(done)"]);
+}
+
+#[tokio::test]
+async fn a_stop_about_a_reply_with_calls_skips_them() {
+    let effect = once(Phase::After, Act::Stop { limit: LimitKind::Stall });
+    let stage = with(effect, then_done([call("echo", "1")]));
+    let told = stage.play().await;
+    assert_eq!(told.ending(), Ending::Limit(LimitKind::Stall));
+    assert_eq!(told.ends(), ["tool_end(call_1, skipped)"]);
+}
+
+#[tokio::test]
+async fn nothing_is_said_between_the_parts_of_an_answer() {
+    let effect = effect_fn("eager", |step: &Step| {
+        Ok(if step.phase == Phase::After { vec![Act::say("And?")] } else { Vec::new() })
+    });
+    let cut = Reply::text("one, ").with_stop(StopReason::MaxTokens);
+    let stage = with(effect, [cut, Reply::text("two")]);
+    let told = stage.play().await;
+    assert_eq!(told.text(), "one, two");
+    assert_eq!(
+        acts(&told),
+        [
+            "effect(eager warn)",
+            "warning(\"not said, because the answer is final: And?\")",
+            "run_end(done)",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_reply_that_does_not_count_ends_its_run_whatever_effects_say() {
+    let effect = once(Phase::After, Act::Stop { limit: LimitKind::Stall });
+    let refused = call("echo", "1").with_stop(StopReason::Refused);
+    let told = with(effect, [refused]).play().await;
+    assert_eq!(acts(&told)[2], "run_end(error: the model refused to answer)");
+}
+
+#[tokio::test]
+async fn effects_of_one_kind_do_not_take_each_others_acts_for_their_own() {
+    let inject = |text: &str, at| Inject { text: text.into(), at: vec![at], every: 0 };
+    let effects = [
+        Arc::new(inject("one", 2)) as _,
+        Arc::new(inject("two", 1)) as _,
+        Arc::new(inject("six", 1)) as _,
+    ];
+    let stage = with_all(effects, then_done([call("echo", "1"), call("echo", "2")]));
+    let told = stage.play().await;
+    let expected = [(1, "two"), (1, "six"), (2, "one")].map(|(at, text)| (at, text.to_owned()));
+    assert_eq!(said(&stage), expected);
+    assert_eq!(
+        acts(&told),
+        ["effect(inject-2 say)", "effect(inject-3 say)", "effect(inject say)", "run_end(done)"]
+    );
+}
+
+#[tokio::test]
+async fn a_step_has_the_tools_that_can_be_called() {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let kept = Arc::clone(&seen);
+    let spy = effect_fn("spy", move |step: &Step| {
+        *kept.lock().unwrap() = step.tools.names().map(str::to_owned).collect();
+        Ok(Vec::new())
+    });
+    let scope = ToolScope { exclude: vec!["fail".into()], hide: false };
+    with_all([Arc::new(spy) as _, Arc::new(scope) as _], [done()]).play().await;
+    assert_eq!(*seen.lock().unwrap(), ["echo", "count"]);
+}
