@@ -6,7 +6,7 @@
 
 mod support;
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use bowline::agent::children::{Beginning, Child};
 use bowline::agent::entry::{CallStatus, Ending};
@@ -16,7 +16,7 @@ use bowline::agent::schemars;
 use bowline::agent::tool::{Access, ToolContext, ToolError, ToolOutput, Toolbox, tool_fn};
 use bowline::agent::{Agent, RunFailure};
 use bowline::llm::scripted::{Reply, ScriptedModel};
-use bowline::llm::{Message, text_of};
+use bowline::server::dialect::shelly::{Callbacks, Notice};
 use tokio::sync::Barrier;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -32,7 +32,7 @@ async fn main() -> support::Result {
     Ok(())
 }
 
-/// `New`, `Options`, `AddToolBoxes`, `Run`, `EventFunc`: calls of one reply run at the same time,
+/// `New`, `Options`, `AddToolBoxes`, `Run`, `EventFunc`, `EventNotifier`: calls of one reply run at the same time,
 /// their results stand in call order.
 async fn the_loop_and_its_events() -> support::Result {
     // Neither call can end before both have begun.
@@ -65,35 +65,36 @@ async fn the_loop_and_its_events() -> support::Result {
         tools,
         ..Agent::new(Arc::new(model.clone()))
     };
-    let mut events = Vec::new();
-    let outcome = agent
-        .prompt("Let them meet.")
-        .run_with_callback(|event| match &event.body {
-            EventBody::ToolStart { name, .. } => events.push(format!("tool_call_start {name}")),
-            EventBody::ToolEnd { .. } => events.push("tool_call_end".to_owned()),
-            EventBody::MessageAdded { message } => events.push(match &**message {
-                Message::User(_) => "message_added user".to_owned(),
-                Message::Assistant(_) => "message_added assistant".to_owned(),
-                Message::Results(results) => {
-                    let texts = results.iter().map(|result| text_of(&result.content));
-                    format!("message_added {}", texts.collect::<Vec<_>>().join(","))
-                }
-            }),
-            _ => {}
-        })
-        .await?;
+    let (tell, told) = mpsc::channel();
+    let notify = tell.clone();
+    let mut callbacks = Callbacks::new(
+        move |notice| {
+            let _ = tell.send(match notice {
+                Notice::ToolCall("tool_call_start", call) => format!("starts {}", call.tool_name),
+                Notice::MessageAdded(added) => format!("message of {}", added.role),
+                other => other.kind().to_owned(),
+            });
+        },
+        move |kind, agent, data| {
+            let _ = notify.send(format!("{kind} {} {agent}", data.prefix));
+        },
+    );
+    let run = agent.prompt("Let them meet.");
+    let outcome = run.run_with_callback(|event| callbacks.event(event)).await?;
     assert_eq!(outcome.text(), "They have met.");
     let expected = [
-        "message_added user",
-        "message_added assistant",
-        "tool_call_start left",
-        "tool_call_start right",
+        "agent_start 🤖 assistant",
+        "message of assistant",
+        "starts left",
+        "starts right",
         "tool_call_end",
         "tool_call_end",
-        "message_added left,right",
-        "message_added assistant",
+        "message of tool",
+        "message of tool",
+        "message of assistant",
+        "agent_end 🤖 assistant",
     ];
-    assert_eq!(events, expected);
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), expected);
     assert_eq!(model.requests().len(), 2);
     Ok(())
 }

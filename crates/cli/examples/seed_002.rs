@@ -6,26 +6,15 @@ mod support;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bowline::agent::entry::Ending;
-use bowline::agent::event::EventBody;
 use bowline::agent::id::SessionId;
 use bowline::agent::schemars;
 use bowline::agent::tool::{Access, Scope, ToolContext, ToolError, Toolbox, tool_fn};
 use bowline::agent::{Agent, AgentCreator as _, SessionHandle};
 use bowline::llm::scripted::{Reply, ScriptedModel};
-
-/// The events of the seed. They are a projection of ours.
-#[derive(Debug, PartialEq)]
-enum Event {
-    Token(String),
-    ToolCall,
-    ToolResult,
-    Done,
-    Error(String),
-}
+use bowline::server::dialect::{Dialect, Lines};
 
 /// What the model says to the user.
-#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 struct Said {
     text: String,
 }
@@ -36,30 +25,26 @@ struct Task {
     task: String,
 }
 
-/// `Runner.Run(ctx, sessionID, message, emit)`: opens the conversation, or begins it.
+/// `Runner.Run(ctx, sessionID, message, emit)`: opens the conversation, or begins it. What is emitted
+/// is a projection of our events.
 async fn run(
     agent: &Agent,
     session: Option<SessionId>,
     message: &str,
-    mut emit: impl FnMut(Event),
+    mut emit: impl FnMut(String),
 ) -> support::Result<SessionId> {
     let handle: SessionHandle = match session {
         Some(id) => agent.resume(id).await?,
         None => agent.start(),
     };
-    let outcome = handle
+    let (mut pingu, mut lines) = (Dialect::Pingu.translator(), Lines::default());
+    handle
         .prompt(message)
-        .run_with_callback(|event| match &event.body {
-            EventBody::ToolOutput { text, .. } => emit(Event::Token(text.clone())),
-            EventBody::ToolCall { .. } if event.agent.depth == 0 => emit(Event::ToolCall),
-            EventBody::ToolEnd { .. } if event.agent.depth == 0 => emit(Event::ToolResult),
-            _ => {}
+        .run_with_callback(|event| {
+            pingu.event(event, &mut lines);
+            lines.drain().for_each(&mut emit);
         })
         .await?;
-    emit(match outcome.ending {
-        Ending::Done => Event::Done,
-        other => Event::Error(other.as_str().to_owned()),
-    });
     handle.close().await;
     Ok(handle.session_id())
 }
@@ -69,13 +54,13 @@ async fn main() -> support::Result {
     // What tools learn of the run they are in: the session, the depth.
     let told = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&told);
-    // The emit callback of the seed is the context's `output`: each agent has its own.
+    // What is recorded as `message` is what the user sees; a sub-agent's is for who asked it.
     let message =
         tool_fn("message", "Tells the user something.", move |said: Said, cx: ToolContext| {
             let depth = cx.agent.depth;
             noted.lock().unwrap_or_else(PoisonError::into_inner).push((cx.session, depth));
-            cx.output(said.text);
-            async { Ok("sent".into()) }
+            let recorded = cx.record("message", &said);
+            async { recorded.map(|()| "sent".into()) }
         })
         .with_access(Access::none());
     let delegate = tool_fn("delegate", "Delegates.", async |task: Task, cx: ToolContext| {
@@ -111,15 +96,24 @@ async fn main() -> support::Result {
 
     let mut events = Vec::new();
     let session = run(&agent, None, "I am Ada.", |event| events.push(event)).await?;
-    let token = |text: &str| Event::Token(text.to_owned());
-    let first = [Event::ToolCall, token("Hello, Ada."), Event::ToolResult, Event::Done];
+    let first = [
+        r#"{"type":"tool_call","data":{"name":"message","arguments":"{\"text\":\"Hello, Ada.\"}"}}"#,
+        r#"{"type":"token","data":"Hello, Ada."}"#,
+        r#"{"type":"tool_result","data":{"name":"message","content":"sent"}}"#,
+        r#"{"type":"done"}"#,
+    ];
     assert_eq!(events, first);
 
     // The conversation is loaded by its id: the second request knows the first prompt.
     events.clear();
     let same = run(&agent, Some(session), "How is the disk?", |event| events.push(event)).await?;
     assert_eq!(same, session);
-    let second = [Event::ToolCall, token("Half full."), Event::ToolResult, Event::Done];
+    let second = [
+        r#"{"type":"tool_call","data":{"name":"delegate","arguments":"{\"task\":\"How full is the disk?\"}"}}"#,
+        r#"{"type":"tool_result","data":{"name":"delegate","content":"delegated"}}"#,
+        r#"{"type":"token","data":"ok"}"#,
+        r#"{"type":"done"}"#,
+    ];
     assert_eq!(events, second);
     let told = told.lock().unwrap_or_else(PoisonError::into_inner);
     assert_eq!(*told, [(session, 0), (session, 1)]);

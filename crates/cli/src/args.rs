@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use bowline_agent::id::SessionId;
 use bowline_runtime::config::{Said, Span};
+use bowline_server::dialect::{Dialect, STREAM_JSON, UnknownDialect};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
 
 /// The agent loop that holds.
@@ -62,12 +64,16 @@ impl Settings {
 pub(crate) struct Exec {
     /// The task; `-` reads it from stdin, as does saying nothing.
     pub(crate) prompt: Option<String>,
-    /// Print events as JSON lines on stdout instead of the answer.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Of sub-agents print every event, not just their beginning and end.
-    #[arg(long, value_name = "WHICH", default_value = "lifecycle")]
-    pub(crate) events: Events,
+    /// Print events as JSON lines on stdout instead of the answer: --output-format bowline.
+    #[arg(long, conflicts_with = "output_format")]
+    json: bool,
+    /// Print only this on stdout: the answer (text), our events (bowline), or what another agent would
+    /// print; json and stream-json are what Claude Code calls so.
+    #[arg(long, value_name = "FORMAT", default_value = TEXT, value_parser = formats())]
+    output_format: Format,
+    /// Of sub-agents print every event, not just their beginning and end; of our own events.
+    #[arg(long, value_name = "WHICH")]
+    pub(crate) events: Option<Events>,
     /// The model, as provider/model[:effort].
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
@@ -109,6 +115,39 @@ pub(crate) struct Exec {
     pub(crate) no_context_files: bool,
     #[command(flatten)]
     pub(crate) settings: Settings,
+}
+
+impl Exec {
+    pub(crate) fn format(&self) -> Format {
+        format(self.json, self.output_format)
+    }
+}
+
+/// What is printed of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// What a person reads.
+    Text,
+    /// Lines that a program reads.
+    Lines(Dialect),
+}
+
+/// The name of [`Format::Text`].
+const TEXT: &str = "text";
+
+/// Returns what was asked for with `--json` or `--output-format`.
+pub(crate) fn format(json: bool, output_format: Format) -> Format {
+    if json { Format::Lines(Dialect::Bowline) } else { output_format }
+}
+
+/// Reads the name of a format.
+fn formats() -> impl TypedValueParser<Value = Format> {
+    let names = Dialect::ALL.into_iter().map(Dialect::name);
+    let read = |name: String| match name.as_str() {
+        TEXT => Ok::<_, UnknownDialect>(Format::Text),
+        name => name.parse().map(Format::Lines),
+    };
+    PossibleValuesParser::new([TEXT, STREAM_JSON].into_iter().chain(names)).try_map(read)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -255,9 +294,12 @@ pub(crate) enum SessionCommand {
     Show {
         /// The session, or the beginning of its id.
         id: String,
-        /// Print its events as JSON lines.
-        #[arg(long)]
+        /// Print its events as JSON lines: --output-format bowline.
+        #[arg(long, conflicts_with = "output_format")]
         json: bool,
+        /// Print it as another agent would have printed it; see `bowline exec --help`.
+        #[arg(long, value_name = "FORMAT", default_value = TEXT, value_parser = formats())]
+        output_format: Format,
     },
     /// Delete a session and everything kept of it.
     Delete {

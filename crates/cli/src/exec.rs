@@ -2,7 +2,6 @@
 
 use std::io::{IsTerminal as _, Read as _};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use futures::StreamExt as _;
 
@@ -14,15 +13,16 @@ use bowline_agent::journal::{JournalError, Pos};
 use bowline_agent::limits::Limits;
 use bowline_agent::op::CancelReason;
 use bowline_agent::tool::Tool as _;
-use bowline_agent::{Busy, ForkPoint, Outcome, Projection, Run, SessionHandle};
+use bowline_agent::{Agent, Busy, ForkPoint, Outcome, Projection, Run, SessionHandle};
 use bowline_runtime::config::{Mode, Span};
 use bowline_runtime::environment::Environment;
 use bowline_runtime::{Choice, Runtime};
+use bowline_server::dialect::{Dialect, Scene};
 use bowline_store::Files;
 use bowline_store::files::RunState;
 use bowline_tools::Message;
 
-use crate::args::{self, Exec};
+use crate::args::{self, Events, Exec, Format};
 use crate::exit::{self, Failure, Signal, Signals};
 use crate::output::Output;
 use crate::print::Printer;
@@ -35,7 +35,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     let prompt = prompt(&args)?;
     let store = runtime.sessions();
     let source = source(&runtime, &store, &args)?;
-    let mut printer = Printer::new(args.json, args.events);
+    let mut printer = printer(&args)?;
     if let (None, Source::Resume(session)) = (&prompt, &source)
         && store.summary(*session)?.run != RunState::Open
     {
@@ -55,6 +55,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
         output_schema: output.schema().cloned(),
     };
     let agent = runtime.agent(&choice)?;
+    printer.set_scene(&scene(&agent));
     if runtime.mode(false) == Mode::Auto {
         printer.note("permission mode auto: there is no sandbox yet, so every command runs");
     }
@@ -63,6 +64,9 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
         Source::Resume(session) => agent.resume(session).await?,
         Source::Fork(session) => agent.fork(fork(&store, session)?).await?,
     };
+    if let (Source::Resume(session), true) = (source, printer.wants_whole_runs()) {
+        open_run(&store, session)?.iter().for_each(|event| printer.replayed(event));
+    }
     let run = match prompt {
         Some(prompt) => Some(handle.prompt_with(prompt, Busy::Queue)),
         None => {
@@ -83,6 +87,23 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
         forget(&runtime, &handle);
     }
     code
+}
+
+fn scene(agent: &Agent) -> Scene {
+    Scene { cwd: agent.cwd.clone(), tools: agent.tools.names().map(str::to_owned).collect() }
+}
+
+/// Makes the printer of what was asked for.
+fn printer(args: &Exec) -> Result<Printer, Failure> {
+    let format = args.format();
+    if let (Some(_), Format::Lines(dialect)) = (args.events, format)
+        && dialect != Dialect::Bowline
+    {
+        return Err(Failure::Usage(format!(
+            "--events is about our own events; {dialect} says itself what it tells of sub-agents"
+        )));
+    }
+    Ok(Printer::new(format, args.events.unwrap_or(Events::Lifecycle)))
 }
 
 /// Reads what the user and the project tell every model; a session is told it when it begins.
@@ -214,8 +235,12 @@ fn last_answer(
             "session {session} has no run to go on with and no answer to print"
         )));
     };
+    let mut scene = Scene::default();
+    for (_, entry) in &entries {
+        scene.learn(session, entry);
+    }
+    printer.set_scene(&scene);
     for event in latest_run(session, &entries) {
-        let event = Arc::new(event);
         printer.replayed(&event);
         tell(&event, output, printer);
     }
@@ -229,11 +254,18 @@ fn recall(
     output: &mut Output,
     printer: &mut Printer,
 ) -> Result<(), Failure> {
-    let run = latest_run(session, &fork(store, session)?.entries);
-    if !run.iter().any(|event| event.body.is_terminal() && event.agent.depth == 0) {
-        run.iter().for_each(|event| tell(event, output, printer));
-    }
+    let run = open_run(store, session)?;
+    run.iter().for_each(|event| tell(event, output, printer));
     Ok(())
+}
+
+/// Returns what there is of the open run of a session, if there is one.
+fn open_run(store: &Files, session: SessionId) -> Result<Vec<Event>, Failure> {
+    let mut run = latest_run(session, &fork(store, session)?.entries);
+    if run.iter().any(|event| event.body.is_terminal() && event.agent.depth == 0) {
+        run.clear();
+    }
+    Ok(run)
 }
 
 /// Prints an event if it is a message to the user.

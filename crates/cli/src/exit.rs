@@ -8,6 +8,7 @@ use bowline_agent::op::CancelReason;
 use bowline_agent::{AgentError, Outcome};
 use bowline_llm::ErrorKind;
 use bowline_runtime::ConfigError;
+use bowline_server::ending;
 use tokio::signal::unix;
 
 /// Wrong usage or configuration.
@@ -135,20 +136,7 @@ fn model_code(kind: ErrorKind) -> u8 {
 
 /// Says in one line why a run gave no answer; `None` if it did.
 pub(crate) fn complaint(outcome: &Outcome, answer: &str) -> Option<String> {
-    Some(match &outcome.ending {
-        Ending::Done if answer.trim().is_empty() => "the model ended without an answer".to_owned(),
-        Ending::Done => return None,
-        Ending::Failed(error) => error.message.clone(),
-        Ending::Canceled(reason) => match reason {
-            CancelReason::User => "interrupted".to_owned(),
-            CancelReason::Timeout => "stopped: the time is up".to_owned(),
-            CancelReason::Parent | CancelReason::Shutdown => "terminated".to_owned(),
-            CancelReason::Provider => "the provider canceled the reply".to_owned(),
-        },
-        Ending::Limit(limit) => format!("stopped at the limit {}", limit.as_str()),
-        Ending::NeedsApproval => {
-            "stopped: a call needs a decision or an answer, and nobody is there to give it"
-                .to_owned()
-        }
-    })
+    let is_silent = outcome.is_done() && answer.trim().is_empty();
+    let silence = is_silent.then(|| "the model ended without an answer".to_owned());
+    silence.or_else(|| ending::complaint(&outcome.ending))
 }

@@ -11,7 +11,6 @@ mod model;
 mod models;
 mod output;
 mod print;
-mod said;
 mod sessions;
 
 use std::io::Write as _;

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use bowline_agent::entry::{Ending, RunErrorKind};
 use bowline_agent::event::Event;
 use bowline_agent::{Outcome, OutputSchema};
+use bowline_server::said::Said;
 
 use crate::exit::Failure;
-use crate::said::Said;
 
 /// What was asked for, and what the agent has sent of it already.
 #[derive(Debug)]

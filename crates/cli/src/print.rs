@@ -7,8 +7,9 @@ use std::sync::Arc;
 use bowline_agent::entry::CallStatus;
 use bowline_agent::event::{Event, EventBody};
 use bowline_llm::{CallId, text_of};
+use bowline_server::dialect::{Dialect, Lines, Scene, Translator};
 
-use crate::args::Events;
+use crate::args::{Events, Format};
 
 /// At most so many characters of what a tool does are shown.
 const LINE: usize = 160;
@@ -16,9 +17,8 @@ const LINE: usize = 160;
 /// Prints a run: its answer or its events on stdout, everything else on stderr.
 #[derive(Debug)]
 pub(crate) struct Printer {
-    json: bool,
+    dialect: Option<(Dialect, Box<dyn Translator>)>,
     events: Events,
-    seq: u64,
     // What calls were announced with.
     calls: HashMap<CallId, String>,
     // A reader that went away ends the printing, not the run.
@@ -26,8 +26,25 @@ pub(crate) struct Printer {
 }
 
 impl Printer {
-    pub(crate) fn new(json: bool, events: Events) -> Self {
-        Self { json, events, seq: 0, calls: HashMap::new(), is_closed: false }
+    pub(crate) fn new(format: Format, events: Events) -> Self {
+        let dialect = match format {
+            Format::Text => None,
+            Format::Lines(dialect) => Some((dialect, dialect.translator())),
+        };
+        Self { dialect, events, calls: HashMap::new(), is_closed: false }
+    }
+
+    /// Tells where what is printed happens.
+    pub(crate) fn set_scene(&mut self, scene: &Scene) {
+        if let Some((_, translator)) = &mut self.dialect {
+            translator.set_scene(scene);
+        }
+    }
+
+    /// Tells whether a run is printed from its beginning, even one that began elsewhere. Our own
+    /// events have positions, and whoever reads them knows where they were.
+    pub(crate) fn wants_whole_runs(&self) -> bool {
+        self.dialect.as_ref().is_some_and(|(dialect, _)| *dialect != Dialect::Bowline)
     }
 
     /// Says something to a person.
@@ -39,46 +56,46 @@ impl Printer {
 
     /// Shows an event.
     pub(crate) fn event(&mut self, event: &Arc<Event>) {
-        if self.json {
-            self.json(event);
+        if self.dialect.is_some() {
+            self.translated(event);
         } else {
             self.progress(event);
         }
     }
 
     /// Shows an event of a run that is over: for programs only.
-    pub(crate) fn replayed(&mut self, event: &Arc<Event>) {
-        if self.json {
-            self.json(event);
-        }
+    pub(crate) fn replayed(&mut self, event: &Event) {
+        self.translated(event);
     }
 
     /// Prints the answer.
     pub(crate) fn answer(&mut self, text: &str) {
-        if !self.json {
+        if self.dialect.is_none() {
             self.out(|out| writeln!(out, "{}", text.trim_end()));
         }
     }
 
     /// Shows a text that is not the answer.
     pub(crate) fn aside(&self, text: &str) {
-        if !self.json {
+        if self.dialect.is_none() {
             let _ = writeln!(io::stderr(), "{}", text.trim_end());
         }
     }
 
-    fn json(&mut self, event: &Event) {
+    fn translated(&mut self, event: &Event) {
+        let Some((dialect, translator)) = &mut self.dialect else { return };
         let is_lifecycle =
             matches!(event.body, EventBody::AgentStart { .. } | EventBody::AgentEnd { .. });
-        if event.agent.depth > 0 && self.events == Events::Lifecycle && !is_lifecycle {
+        // Others say themselves what they tell of sub-agents.
+        let is_brief = *dialect == Dialect::Bowline && self.events == Events::Lifecycle;
+        if is_brief && event.agent.depth > 0 && !is_lifecycle {
             return;
         }
-        let seq = self.seq;
-        self.seq += 1;
-        self.out(|out| {
-            serde_json::to_writer(&mut *out, &event.printed(seq))?;
-            out.write_all(b"\n")
-        });
+        let mut lines = Lines::default();
+        translator.event(event, &mut lines);
+        for line in lines.drain() {
+            self.out(|out| writeln!(out, "{line}"));
+        }
     }
 
     fn progress(&mut self, event: &Event) {

@@ -12,10 +12,11 @@ use bowline_agent::op::{CancelReason, Input, Op, OpKind};
 use bowline_llm::{Message, Part};
 use bowline_runtime::Runtime;
 use bowline_runtime::environment::Environment;
+use bowline_server::dialect::{Dialect, Lines, Scene};
 use bowline_store::Files;
 use bowline_store::files::{RunState, Summary};
 
-use crate::args::{self, SessionCommand, Sessions};
+use crate::args::{self, Format, SessionCommand, Sessions};
 use crate::exit::Failure;
 
 /// Runs a command about sessions.
@@ -29,7 +30,13 @@ pub(crate) async fn run(args: Sessions) -> Result<ExitCode, Failure> {
             let cwd = here.then(|| runtime.environment.cwd.to_string_lossy());
             list(store.list(cwd.as_deref())?, json)
         }
-        SessionCommand::Show { id, json } => show(&store, args::resolve(&store, &id)?, json)?,
+        SessionCommand::Show { id, json, output_format } => {
+            let id = args::resolve(&store, &id)?;
+            match args::format(json, output_format) {
+                Format::Text => show(&store, id)?,
+                Format::Lines(dialect) => translate(&store, id, dialect)?,
+            }
+        }
         SessionCommand::Delete { id } => {
             let id = args::resolve(&store, &id)?;
             store.delete(id)?;
@@ -109,28 +116,41 @@ fn list(
     Ok(())
 }
 
-fn show(store: &Files, id: SessionId, json: bool) -> Result<io::Result<()>, Failure> {
+fn show(store: &Files, id: SessionId) -> Result<io::Result<()>, Failure> {
     let mut out = io::stdout().lock();
     let mut projection = Projection::new(id);
-    let mut seq = 0;
     for commit in store.read(id, Pos(0))? {
         let commit = commit?;
         for (pos, entry) in (commit.pos.0..).map(Pos).zip(&commit.entries) {
             let events = projection.apply(pos, entry);
-            let written = if json {
-                events.iter().try_for_each(|event| {
-                    serde_json::to_writer(&mut out, &event.printed(seq))?;
-                    seq += 1;
-                    out.write_all(b"\n")
-                })
-            } else {
-                let depth = events.first().map_or(0, |event| event.agent.depth);
-                events
-                    .iter()
-                    .try_for_each(|event| tell(&mut out, depth, &event.body))
-                    .and_then(|()| note(&mut out, depth, entry))
-            };
+            let depth = events.first().map_or(0, |event| event.agent.depth);
+            let written = events
+                .iter()
+                .try_for_each(|event| tell(&mut out, depth, &event.body))
+                .and_then(|()| note(&mut out, depth, entry));
             if let Err(error) = written {
+                return Ok(Err(error));
+            }
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// Writes a session as its events would have been written while it was lived.
+fn translate(store: &Files, id: SessionId, dialect: Dialect) -> Result<io::Result<()>, Failure> {
+    let mut out = io::stdout().lock();
+    let mut projection = Projection::new(id);
+    let (mut translator, mut scene) = (dialect.translator(), Scene::default());
+    let mut lines = Lines::default();
+    for commit in store.read(id, Pos(0))? {
+        let commit = commit?;
+        for (pos, entry) in (commit.pos.0..).map(Pos).zip(&commit.entries) {
+            if scene.learn(id, entry) {
+                translator.set_scene(&scene);
+            }
+            let events = projection.apply(pos, entry);
+            events.iter().for_each(|event| translator.event(event, &mut lines));
+            if let Err(error) = lines.drain().try_for_each(|line| writeln!(out, "{line}")) {
                 return Ok(Err(error));
             }
         }

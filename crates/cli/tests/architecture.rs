@@ -11,7 +11,8 @@ use serde_json::Value;
 /// beyond it. A room that is not here does not exist yet: adding one, or an arrow, is a change of
 /// the architecture and belongs into ARCHITECTURE.md too.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("bowline", &["bowline-runtime"]),
+    ("bowline", &["bowline-server", "bowline-runtime"]),
+    ("bowline-server", &["bowline-runtime"]),
     ("bowline-runtime", &["bowline-tools", "bowline-store", "bowline-local"]),
     ("bowline-tools", &["bowline-agent"]),
     ("bowline-store", &["bowline-agent"]),
@@ -27,6 +28,7 @@ const ABSENT: &[(&str, &[&str])] = &[
     ("bowline-tools", &["sqlx", "clap", "toml"]),
     ("bowline-store", &["reqwest", "clap", "toml"]),
     ("bowline-runtime", &["clap"]),
+    ("bowline-server", &["rustix", "clap", "toml"]),
 ];
 
 /// Returns what each package of the workspace depends on to run or to build.

@@ -1,19 +1,20 @@
 //! What the agent tells the user on purpose, with its tool `message`.
 
 use bowline_agent::event::{Event, EventBody};
-use bowline_agent::tool::Tool as _;
-use bowline_tools::Message;
+
+/// The tool whose calls speak to the user, and the name of the entry that keeps what it said.
+pub(crate) const MESSAGE: &str = "message";
 
 /// The messages of the latest run, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub struct Said {
     messages: Vec<String>,
     is_at_limit: bool,
 }
 
 impl Said {
     /// Takes note of an event; returns the message if it is one.
-    pub(crate) fn hear(&mut self, event: &Event) -> Option<&str> {
+    pub fn hear(&mut self, event: &Event) -> Option<&str> {
         // What a sub-agent sends is for the agent that asked it.
         if event.agent.depth > 0 {
             return None;
@@ -27,7 +28,7 @@ impl Said {
                 self.is_at_limit = true;
                 return None;
             }
-            EventBody::Custom { name, data } if name == Message::NAME => {
+            EventBody::Custom { name, data } if name == MESSAGE => {
                 let data: serde_json::Value = serde_json::from_str(data.as_str()).ok()?;
                 data.get("text")?.as_str()?.to_owned()
             }
@@ -42,12 +43,12 @@ impl Said {
     }
 
     /// Returns all messages as one text; `None` if there is none.
-    pub(crate) fn text(&self) -> Option<String> {
+    pub fn text(&self) -> Option<String> {
         (!self.messages.is_empty()).then(|| self.messages.join("\n"))
     }
 
     /// Returns the last message.
-    pub(crate) fn last(&self) -> Option<&str> {
+    pub fn last(&self) -> Option<&str> {
         self.messages.last().map(String::as_str)
     }
 }
