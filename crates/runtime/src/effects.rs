@@ -7,7 +7,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bowline_agent::effect::{Class, Compact, DynEffect, Effect};
+use bowline_agent::effect::{
+    Class, Compact, CostBudget, DynEffect, Effect, Inject, LoopDetect, Progress, Reflection,
+    StallDetect, TimeBudget, TokenBudget, ToolScope,
+};
 use bowline_agent::schemars::{JsonSchema, schema_for};
 use bowline_llm::Model;
 use serde::de::{DeserializeOwned, Error as _};
@@ -27,7 +30,7 @@ pub struct EffectConfig {
 /// A kind of effect that can be configured.
 struct Kind {
     name: &'static str,
-    check: fn(&toml::Table) -> Result<(), toml::de::Error>,
+    check: fn(&toml::Table) -> Result<(), String>,
     make: fn(&toml::Table, Models<'_>) -> Made,
     class: fn(&toml::Table) -> Class,
     schema: fn() -> Value,
@@ -53,10 +56,22 @@ macro_rules! kinds {
 
 static KINDS: &[Kind] = kinds! {
     "compact" => Compact,
+    "loop_detect" => LoopDetect,
+    "stall_detect" => StallDetect,
+    "reflection" => Reflection,
+    "progress" => Progress,
+    "inject" => Inject,
+    "token_budget" => TokenBudget,
+    "time_budget" => TimeBudget,
+    "cost_budget" => CostBudget,
+    "tool_scope" => ToolScope,
 };
 
 /// What the configuration must know of an effect.
 trait Configured: Effect + DeserializeOwned + JsonSchema {
+    /// Returns the effect if it can do what its parameters say, or the parameter that is wrong.
+    fn checked(self) -> Result<Self, String>;
+
     /// Returns the model that it names, and where that goes.
     fn model(&mut self) -> Option<(&str, &mut Option<Arc<dyn Model>>)> {
         None
@@ -64,22 +79,56 @@ trait Configured: Effect + DeserializeOwned + JsonSchema {
 }
 
 impl Configured for Compact {
+    fn checked(self) -> Result<Self, String> {
+        Ok(self)
+    }
+
     fn model(&mut self) -> Option<(&str, &mut Option<Arc<dyn Model>>)> {
         Some((&self.model, &mut self.summariser))
     }
 }
 
-fn read<E: Configured>(said: &toml::Table) -> Result<E, toml::de::Error> {
-    said.clone().try_into()
+/// Names effects whose parameters are all that there is to configure.
+macro_rules! configured {
+    ($($effect:ident),* $(,)?) => {
+        $(impl Configured for $effect {
+            fn checked(self) -> Result<Self, String> {
+                Self::checked(self)
+            }
+        })*
+    };
 }
 
-fn check<E: Configured>(said: &toml::Table) -> Result<(), toml::de::Error> {
+configured! {
+    LoopDetect,
+    StallDetect,
+    Reflection,
+    Progress,
+    Inject,
+    TokenBudget,
+    TimeBudget,
+    CostBudget,
+    ToolScope,
+}
+
+/// Makes an effect of what is said of it, or says what is wrong.
+fn read<E: Configured>(said: &toml::Table) -> Result<E, String> {
+    let effect: Result<E, _> = serde_path_to_error::deserialize(said.clone());
+    let effect = effect.map_err(|error| {
+        let (path, why) = (error.path().to_string(), error.inner().message());
+        // An unknown key is looked for among the known ones by whoever reads the whole.
+        if why.starts_with("unknown field") { why.to_owned() } else { format!("{path}: {why}") }
+    });
+    effect?.checked()
+}
+
+fn check<E: Configured>(said: &toml::Table) -> Result<(), String> {
     read::<E>(said).map(drop)
 }
 
 fn make<E: Configured>(said: &toml::Table, models: Models<'_>) -> Made {
     // It was read before, when the configuration was.
-    let mut effect: E = read(said).map_err(|error| ConfigError::Model(error.to_string()))?;
+    let mut effect: E = read(said).map_err(ConfigError::Model)?;
     if let Some((name, model)) = effect.model()
         && !name.is_empty()
     {
@@ -150,7 +199,8 @@ impl<'de> Deserialize<'de> for EffectConfig {
             };
             said.extend(params);
         }
-        (kind.check)(&said).map_err(|error| D::Error::custom(error.message()))?;
+        kind.round(&mut said);
+        (kind.check)(&said).map_err(D::Error::custom)?;
         Ok(Self { kind, said })
     }
 }
@@ -185,6 +235,20 @@ pub fn known() -> Vec<About> {
 }
 
 impl Kind {
+    /// Takes a whole number for one although it is written as 3.0, as it may be in YAML.
+    fn round(&self, said: &mut toml::Table) {
+        let schema = (self.schema)();
+        for (name, value) in said.iter_mut() {
+            let is_whole = schema["properties"][name]["type"] == "integer";
+            if let (true, toml::Value::Float(number)) = (is_whole, &*value)
+                && number.fract() == 0.0
+                && let Ok(whole) = format!("{number:.0}").parse()
+            {
+                *value = toml::Value::Integer(whole);
+            }
+        }
+    }
+
     fn about(&self, said: &toml::Table) -> About {
         let schema = (self.schema)();
         let parameters = schema["properties"].as_object().into_iter().flatten();

@@ -49,7 +49,8 @@ pub struct View {
     system: u64,
     tools: u64,
     size: u64,
-    // The latest request as its provider counted it.
+    // The tokens of the latest request as its provider counted them, and whether that can be.
+    counted: u64,
     measured: Option<Measured>,
 }
 
@@ -78,6 +79,13 @@ impl View {
         self.estimate_of(self.total())
     }
 
+    /// Returns the tokens that the next request takes at least: what was not counted may be half of
+    /// what is thought of it.
+    pub fn least(&self) -> u64 {
+        let estimate = self.estimate();
+        if self.measured.is_some() { estimate } else { estimate / 2 }
+    }
+
     /// Returns the tokens of the next request if it had so many fewer, by the same estimate.
     pub fn estimate_without(&self, tokens: u64) -> u64 {
         self.estimate_of(self.total().saturating_sub(tokens))
@@ -92,6 +100,7 @@ impl View {
         let mut new = Self {
             system: self.system,
             tools: self.tools,
+            counted: self.counted,
             measured: self.measured,
             ..Self::default()
         };
@@ -165,16 +174,17 @@ impl View {
             .sum();
     }
 
-    /// Takes in what a provider counted of a request that had these messages.
+    /// Takes in what a provider counted of a request that had these messages. Some count only what
+    /// they had not seen before, or nothing: what cannot be all of it is not believed.
     pub(super) fn measure(&mut self, tokens: u64) {
-        if tokens > 0 {
-            self.measured = Some(Measured { tokens, size: self.total() });
-        }
+        self.counted = tokens;
+        let size = self.total();
+        self.measured = (tokens >= size / 2).then_some(Measured { tokens, size });
     }
 
     /// Returns the tokens of the latest request as its provider counted them; 0 before the first.
     pub(super) fn counted(&self) -> u64 {
-        self.measured.map_or(0, |measured| measured.tokens)
+        self.counted
     }
 
     /// Returns the tokens of a request of another size.

@@ -235,7 +235,9 @@ impl Compact {
             acts.push(Act::Rewrite(Rewrite { results, ..Rewrite::default() }));
         }
         let left = if acts.is_empty() { step.tokens() } else { after };
-        if left > window {
+        // An estimate alone is no reason to end a run.
+        let doubt = step.tokens().saturating_sub(step.view.least());
+        if left.saturating_sub(doubt) > window {
             let message = format!(
                 "the next request would take about {left} of {window} tokens, and nothing more of \
                  the conversation can be shortened"
@@ -385,9 +387,13 @@ impl Effect for Compact {
             let why = "the summary is no shorter than what it stands for".to_owned();
             return Ok(self.fail(step, memory, why).await);
         }
-        let mut acts = vec![Act::Rewrite(rewrite)];
         let is_enough = self.limit(step).is_none_or(|limit| after < limit);
-        if !is_enough && memory.asked < ATTEMPTS {
+        let next = Step { view: step.view.rewritten(&rewrite), ..step.clone() };
+        let mut acts = vec![Act::Rewrite(rewrite)];
+        if !is_enough
+            && memory.asked < ATTEMPTS
+            && self.cut(&next, memory.asked + 1, memory.is_demanded).is_some()
+        {
             acts.push(Act::Ask { tokens: after });
         }
         Ok(acts)

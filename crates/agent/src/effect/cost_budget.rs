@@ -42,7 +42,7 @@ impl CostBudget {
     }
 
     fn acts(&self, step: &Step, state: State) -> Vec<Act> {
-        let (cost, unpriced) = (step.spent.cost_usd, step.spent.unpriced);
+        let (cost, unpriced) = (step.spent.cost_usd.to_dollars(), step.spent.unpriced);
         let budget = Budget {
             limit: LimitKind::CostBudget,
             used: cost,

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use jiff::fmt::serde::unsigned_duration::friendly::compact::required as span;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use crate::entry::{Act, Acted, Entry, EntryKind};
 use crate::limits::LimitKind;
@@ -22,11 +23,18 @@ use super::{Class, Effect, EffectError, Step};
 #[serde(default, deny_unknown_fields)]
 pub struct TimeBudget {
     /// How long, like `90s`, `5m` or `1h30m`; `0s` for any length.
-    #[serde(with = "span")]
+    #[serde(deserialize_with = "length", serialize_with = "span::serialize")]
     #[schemars(with = "String")]
     pub max_duration: Duration,
     /// The share of it at which the model is told, between 0 and 1.
     pub warn_threshold: f64,
+}
+
+fn length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let wrong = format!("{text:?} is no length of time; write it like 90s, 5m or 1h30m");
+    let span: jiff::SignedDuration = text.trim().parse().map_err(|_| D::Error::custom(&wrong))?;
+    Duration::try_from(span).map_err(|_| D::Error::custom(&wrong))
 }
 
 impl Default for TimeBudget {

@@ -385,7 +385,7 @@ async fn a_request_that_was_too_long_is_shortened_and_made_once_more() {
 #[tokio::test]
 async fn what_cannot_fit_is_not_sent() {
     let stage = within(10_000, Compact::default(), |_| panic!("asked"), |_, _| panic!("sent"));
-    let told = hear(stage.start().prompt("p".repeat(60_000))).await;
+    let told = hear(stage.start().prompt("p".repeat(100_000))).await;
     let Ending::Failed(error) = told.ending() else { panic!("{:?}", told.ending()) };
     assert_eq!(error.kind, RunErrorKind::ContextExhausted);
     assert!(error.message.contains("of 10000 tokens"), "{error}");

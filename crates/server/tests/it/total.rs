@@ -192,7 +192,8 @@ fn of_runs() -> impl Strategy<Value = EventBody> {
         }),
         Just(EventBody::Gap { missed: 3, from: Pos(1), until: None }),
         (endings(), usages()).prop_map(|(outcome, usage)| {
-            let spent = Spent { usage, cost_usd: f64::NAN, unpriced: 0 };
+            let spent =
+                Spent { usage, cost_usd: bowline_llm::Usd::from_dollars(f64::NAN), unpriced: 0 };
             let denials = vec![CallId::from("a")];
             EventBody::RunEnd(RunEnd { outcome, spent, undelivered: Vec::new(), denials })
         }),

@@ -1,0 +1,125 @@
+//! The effects of an agent, as a user meets them.
+
+#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
+
+mod support;
+
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use support::{Home, Provider, Reply, messages, results};
+
+fn home() -> (Home, Provider) {
+    let provider = Provider::answering(|_| Reply::Text("done".to_owned()));
+    (Home::new(&provider), provider)
+}
+
+/// Replaces the user's configuration, and shows the effects that come of it.
+fn effects(home: &Home, agents: &str) -> (i32, Value, String) {
+    std::fs::write(home.path("home/config/config.toml"), agents).unwrap();
+    let (code, out, err) = home.run(&["effects", "--json"]);
+    (code, serde_json::from_str(&out).unwrap_or_default(), err)
+}
+
+fn value(effect: &Value, name: &str) -> Value {
+    let parameters = effect["parameters"].as_array().unwrap();
+    parameters.iter().find(|parameter| parameter["name"] == name).unwrap()["value"].clone()
+}
+
+fn kinds(effects: &Value) -> Vec<&str> {
+    effects.as_array().unwrap().iter().map(|effect| effect["kind"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn an_agent_has_compact_alone_unless_something_else_is_said() {
+    let (home, _provider) = home();
+    let (code, shown, _) = effects(&home, "");
+    assert_eq!((code, kinds(&shown)), (0, vec!["compact"]));
+    assert_eq!(value(&shown[0], "threshold"), json!(0.8));
+    let (_, shown, _) = effects(&home, "[agents.default]\neffects = []\n");
+    assert_eq!(kinds(&shown), Vec::<&str>::new());
+    let spelt = "[agents.default]\ncontext_window = 50000\ncontext_threshold = 0.7\n";
+    let (_, shown, _) = effects(&home, spelt);
+    assert_eq!(value(&shown[0], "threshold"), json!(0.7));
+    assert_eq!(value(&shown[0], "context_window"), json!(50_000));
+}
+
+#[test]
+fn effects_are_asked_in_the_order_of_their_classes() {
+    let (home, _provider) = home();
+    let configured = "[agents.default]\neffects = [\n  { kind = \"loop_detect\" },\n  \
+                      { kind = \"token_budget\", params = { max_tokens = 1000.0 } },\n  \
+                      { kind = \"inject\", text = \"hi\", at = [1] },\n  { kind = \"compact\" },\n]\n";
+    let (code, shown, err) = effects(&home, configured);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert_eq!(kinds(&shown), ["compact", "token_budget", "loop_detect", "inject"]);
+    assert_eq!(value(&shown[1], "max_tokens"), json!(1000));
+}
+
+#[test]
+fn what_is_wrong_with_an_effect_is_said_with_its_line_and_ends_with_code_2() {
+    let (home, _provider) = home();
+    for (effect, what) in [
+        ("{ kind = \"compact\", treshold = 0.5 }", "did you mean \"threshold\"?"),
+        ("{ kind = \"compat\" }", "there is no effect \"compat\"; did you mean \"compact\"?"),
+        ("{ threshold = 0.5 }", "an effect needs its `kind`"),
+        ("{ kind = \"compact\", params = 3 }", "the params of \"compact\" are a table"),
+        ("{ kind = \"loop_detect\", threshold = 0 }", "threshold"),
+        ("{ kind = \"token_budget\", max_tokens = -1 }", "max_tokens"),
+        ("{ kind = \"time_budget\", max_duration = \"soon\" }", "soon"),
+    ] {
+        let configured = format!("[agents.default]\neffects = [\n  {effect},\n]\n");
+        let (code, _, err) = effects(&home, &configured);
+        assert_eq!(code, 2, "{effect}: {err}");
+        assert!(err.contains("config.toml: line 3: "), "{err}");
+        assert!(err.contains(what), "{err}");
+        assert_eq!(err.lines().count(), 1, "{err}");
+    }
+}
+
+#[test]
+fn every_kind_is_listed_with_what_its_parameters_mean() {
+    let (home, _provider) = home();
+    let (code, out, _) = home.run(&["effects", "--all", "--json"]);
+    assert_eq!(code, 0);
+    let all: Vec<Value> = serde_json::from_str(&out).unwrap();
+    for effect in all {
+        assert_ne!(effect["what"], "", "{effect}");
+        for parameter in effect["parameters"].as_array().unwrap() {
+            assert_ne!(parameter["what"], "", "{parameter}");
+            assert_ne!(parameter["default"], Value::Null, "{parameter}");
+        }
+    }
+}
+
+#[test]
+fn a_conversation_that_grows_too_long_is_summarised_on_the_way() {
+    // Each reply repeats what makes the conversation long; none says how many tokens that were.
+    let provider = Provider::answering(|request| {
+        let system = messages(request)[0]["content"].as_str().unwrap_or_default();
+        if system.contains("working notes") {
+            return Reply::Text("## Done\nThe first half.".to_owned());
+        }
+        let notes = request.to_string().contains("The first half.");
+        match (notes, results(request)) {
+            (true, _) => Reply::Text("done after a summary".to_owned()),
+            (false, step) => {
+                let command = format!("seq -f 'line %g of step {step}' 1 700");
+                let call = (format!("call_{step}"), "bash", json!({ "command": command }));
+                Reply::Calls(vec![call])
+            }
+        }
+    });
+    let home = Home::new(&provider);
+    let window = "providers.test.context_window=40000";
+    let few = "agents.default.effects=[{ kind = \"compact\", threshold = 0.5, target = 0.3 }]";
+    let arguments = ["exec", "--json", "-c", window, "-c", few, "Count."];
+    let (code, out, err) = home.run(&arguments);
+    assert_eq!(code, 0, "{err}{out}");
+    let events: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
+    assert!(told("cache_break") >= 1, "{out}");
+    assert_eq!(told("compaction_start"), told("compaction_end"));
+    assert!(told("compaction_end") >= 1, "{out}");
+    let last = provider.requests().pop().unwrap().to_string();
+    assert!(last.contains("Count."), "the request itself is never summarised away");
+}
