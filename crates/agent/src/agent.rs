@@ -7,6 +7,7 @@ use bowline_llm::{Effort, Model};
 
 use crate::effect::DynEffect;
 use crate::error::AgentError;
+use crate::feed::Feed;
 use crate::fork;
 use crate::gate::{Gate, Open};
 use crate::handle::SessionHandle;
@@ -14,6 +15,8 @@ use crate::id::{EntryId, SessionId, Source, SystemSource};
 use crate::journal::{Pos, Store};
 use crate::limits::Limits;
 use crate::memory::Memory;
+use crate::middleware::Middleware;
+use crate::on_stop::OnStop;
 use crate::op::Input;
 use crate::orchestrator::{Orchestrator, React};
 use crate::output::{OutputSchema, Shape};
@@ -21,6 +24,7 @@ use crate::redact::Redaction;
 use crate::run::Run;
 use crate::session;
 use crate::tool::Toolbox;
+use crate::transform::{Convert, Transform};
 
 /// What an agent is made of. [`Agent::start`] brings it to life, as often as wanted.
 ///
@@ -60,6 +64,19 @@ pub struct Agent {
     pub orchestrator: Arc<dyn Orchestrator>,
     /// What changes the conversation at a step, in the order in which it is asked.
     pub effects: Vec<Arc<dyn DynEffect>>,
+    /// What changes what the model gets to see, in the order in which it is applied.
+    pub transforms: Vec<Arc<dyn Transform>>,
+    /// What makes messages of entries that only the embedding program or a tool understands; without
+    /// it the model does not see them.
+    pub convert: Option<Arc<dyn Convert>>,
+    /// What wraps a run, the outermost first.
+    pub middleware: Vec<Arc<dyn Middleware>>,
+    /// What decides whether a run may end with its answer.
+    pub on_stop: Option<Arc<dyn OnStop>>,
+    /// Where to look for what is to be steered in.
+    pub steering: Option<Arc<dyn Feed>>,
+    /// Where to look for what follows up on an answer.
+    pub follow_ups: Option<Arc<dyn Feed>>,
     /// Who decides about tool calls.
     pub gate: Arc<dyn Gate>,
     /// Secrets that no tool's output may carry to the model or the log.
@@ -122,6 +139,12 @@ impl Agent {
             tells_with: None,
             orchestrator: Arc::new(React),
             effects: Vec::new(),
+            transforms: Vec::new(),
+            convert: None,
+            middleware: Vec::new(),
+            on_stop: None,
+            steering: None,
+            follow_ups: None,
             gate: Arc::new(Open),
             redaction: Redaction::default(),
             attended: true,

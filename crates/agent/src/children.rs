@@ -15,6 +15,7 @@ use crate::agent::Agent;
 use crate::entry::{Created, Parent};
 use crate::error::AgentError;
 use crate::event::AgentMeta;
+use crate::feed;
 use crate::fork;
 use crate::gate;
 use crate::handle::SessionHandle;
@@ -88,7 +89,8 @@ pub struct Children {
 #[derive(Debug, Clone)]
 pub struct Child {
     /// What it is made of. Store, source of ids, secrets and whether it is attended are the
-    /// parent's, whatever stands here, and the parent's gate is asked before its own.
+    /// parent's, whatever stands here, and the parent's gate is asked before its own. It does not
+    /// take what a feed of its parent has for that.
     pub agent: Agent,
     /// Tells the children of one call apart, so that a call that runs again finds each of them.
     /// `None` counts them in order of creation: then they must not be made concurrently.
@@ -221,6 +223,8 @@ impl Children {
             source: Arc::clone(&scope.agent.source),
             redaction: scope.agent.redaction.clone(),
             attended: scope.agent.attended,
+            steering: feed::own(scope.agent.steering.as_ref(), child.agent.steering),
+            follow_ups: feed::own(scope.agent.follow_ups.as_ref(), child.agent.follow_ups),
             ..child.agent
         };
         let work = Some(Arc::clone(&scope.work));
@@ -344,7 +348,15 @@ impl AgentCreator for Children {
         tools: Toolbox,
     ) -> Result<SessionHandle, AgentError> {
         let parent = self.parent().ok_or(AgentError::ScopeClosed)?;
-        let agent = Agent { model, instructions: system.into(), tools, ..parent.clone() };
+        let agent = Agent {
+            model,
+            instructions: system.into(),
+            tools,
+            // What is around the parent's runs, and who keeps them going, is there for those.
+            middleware: Vec::new(),
+            on_stop: None,
+            ..parent.clone()
+        };
         self.create(Child { agent, key: None, label: None, beginning: Beginning::Fresh }).await
     }
 

@@ -1,6 +1,8 @@
 //! The conversation: what the log of one agent comes to.
 
 mod context;
+mod customs;
+mod hash;
 mod stop;
 mod totals;
 mod view;
@@ -24,7 +26,7 @@ use crate::output::Shape;
 use crate::tool::{Records, Waked};
 
 use context::Context;
-pub(crate) use context::{hash_text, hash_tools};
+pub(crate) use hash::{hash_text, hash_tools};
 pub use totals::Totals;
 pub(crate) use view::size_of_parts;
 pub use view::{Place, Places, View, Whose};
@@ -308,7 +310,8 @@ impl Conversation {
         self.totals.apply(entry);
         self.context.apply(entry);
         if let EntryKind::RunEnded(ended) = &entry.kind {
-            let answer = self.context.answer();
+            let answer =
+                if ended.outcome.is_refused() { Vec::new() } else { self.context.answer() };
             self.totals.finish(ended, self.context.take_run(), answer);
         }
         if copied && self.totals.copies == 0 {
@@ -414,6 +417,12 @@ impl Conversation {
     pub fn answer(&self) -> Option<String> {
         let answer = self.context.answer();
         (!answer.is_empty()).then(|| answer.iter().map(|message| message.to_text()).collect())
+    }
+
+    /// Returns what counts as the answer of the open run, were it to end now.
+    pub(crate) fn final_answer(&self) -> String {
+        let replies = self.context.answer();
+        self.run().map(|run| run.answer(&replies).into_owned()).unwrap_or_default()
     }
 
     /// Returns what is wrong with the shape of the answer that the open run would end with.

@@ -1,5 +1,7 @@
 //! The driver in this process: one task per live agent, step after step.
 
+mod wrapped;
+
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 
@@ -45,8 +47,16 @@ async fn attend(turn: &mut Turn) -> Result<(), Halt> {
     Ok(())
 }
 
-/// Drives the open run until the agent rests. A panic in the loop ends the run, not the process.
+/// Drives the open run until the agent rests, with what wraps it around it.
 async fn activate(turn: &mut Turn) -> Result<(), Halt> {
+    match turn.wrapped_run() {
+        Some(run) => wrapped::activate(turn, run).await,
+        None => drive_run(turn).await,
+    }
+}
+
+/// Drives the open run until the agent rests. A panic in the loop ends the run, not the process.
+async fn drive_run(turn: &mut Turn) -> Result<(), Halt> {
     let driven = AssertUnwindSafe(async {
         while turn.advance().await? == Progress::Stepped {}
         Ok(())

@@ -11,9 +11,9 @@
 //! | to | use |
 //! | --- | --- |
 //! | change the conversation for good | an effect |
-//! | change only what the model gets to see, each time | a transform |
+//! | change only what the model gets to see, each time | a [transform](crate::transform) |
 //! | decide about a tool call | a [gate](crate::gate) |
-//! | wrap a run | a middleware |
+//! | wrap a run | a [middleware](crate::middleware) |
 //!
 //! Some are ready to be used: [`Compact`] keeps a conversation within its window; [`LoopDetect`],
 //! [`StallDetect`] and [`Reflection`] see that a model is stuck; [`TokenBudget`], [`TimeBudget`] and

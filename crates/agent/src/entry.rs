@@ -553,6 +553,11 @@ impl Ending {
             Self::NeedsApproval => "needs_approval",
         }
     }
+
+    /// Tells whether there was an answer that was refused.
+    pub(crate) fn is_refused(&self) -> bool {
+        matches!(self, Self::Failed(RunError { kind: RunErrorKind::Guardrail, .. }))
+    }
 }
 
 /// Why a run failed.
@@ -579,6 +584,8 @@ pub enum RunErrorKind {
     Tool,
     /// An effect failed.
     Effect,
+    /// A transform, or what makes messages of custom entries, failed.
+    Transform,
     /// The conversation does not fit the model's context window any more, however shortened.
     ContextExhausted,
     /// The output guardrail refused the answer.

@@ -23,6 +23,9 @@ pub enum AgentError {
     /// There is no such thing in the log.
     #[error("{0} is not in the log")]
     NotFound(String),
+    /// What wraps the run says that it has no outcome.
+    #[error("{0}")]
+    Middleware(String),
     /// The log could not be read or written.
     #[error("the session's log failed: {0}")]
     Journal(#[from] JournalError),

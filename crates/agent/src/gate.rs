@@ -66,6 +66,42 @@ impl Gate for Open {
     }
 }
 
+/// A gate that is a function; [`gate_fn`] makes one.
+#[derive(Clone)]
+pub struct FunctionGate<F>(F);
+
+/// Makes a gate of a function.
+///
+/// ```
+/// use bowline_agent::gate::{Review, Verdict, gate_fn};
+/// use bowline_agent::op::Decision;
+///
+/// let careful = gate_fn(|review: &Review<'_>| match review.decision {
+///     // Nobody has been asked yet.
+///     None if review.access.execute.is_some() => {
+///         Verdict::Wait { question: format!("Run {}?", review.call.arguments) }
+///     }
+///     Some(Decision::Deny { reason }) => Verdict::Deny { reason: reason.clone() },
+///     None | Some(Decision::Allow {}) => Verdict::Allow { rule: None },
+/// });
+/// ```
+pub fn gate_fn<F: Fn(&Review<'_>) -> Verdict + Send + Sync>(review: F) -> FunctionGate<F> {
+    FunctionGate(review)
+}
+
+#[async_trait]
+impl<F: Fn(&Review<'_>) -> Verdict + Send + Sync> Gate for FunctionGate<F> {
+    async fn review(&self, call: &Review<'_>) -> Verdict {
+        (self.0)(call)
+    }
+}
+
+impl<F> std::fmt::Debug for FunctionGate<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FunctionGate").finish_non_exhaustive()
+    }
+}
+
 /// Returns the gate of a sub-agent: it may not do what its parent may not.
 pub(crate) fn both(parent: &Arc<dyn Gate>, own: &Arc<dyn Gate>) -> Arc<dyn Gate> {
     if std::ptr::addr_eq(Arc::as_ptr(parent), Arc::as_ptr(own)) {

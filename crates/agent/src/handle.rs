@@ -188,7 +188,7 @@ impl SessionHandle {
     }
 
     pub(crate) fn cancel_own(&self, own: Own) {
-        self.send(Command::CancelOwn { own });
+        self.send(Command::CancelOwn { own, reason: CancelReason::User });
     }
 
     /// Decides about a call that waits for permission, whatever it is asked now. The first decision

@@ -11,7 +11,9 @@
 //! - [`conversation`]: the fold; [`orchestrator`]: from the fold to the next step.
 //! - [`tool`], [`gate`], [`children`], [`limits`]: what an agent may do; [`output`]: what it must
 //!   answer with.
-//! - [`effect`]: what changes the conversation at a step.
+//! - [`effect`]: what changes the conversation at a step; [`transform`]: what changes only what the
+//!   model gets to see of it; [`middleware`]: what wraps a run; [`on_stop`] and [`feed`]: who keeps
+//!   it going.
 //! - [`agent`], [`handle`], [`run`], [`event`]: the face for those who embed it.
 //! - `turn` owns one agent's log and does one step; `driver` does step after step.
 #![deny(missing_docs)]
@@ -24,6 +26,7 @@ pub mod effect;
 pub mod entry;
 pub mod error;
 pub mod event;
+pub mod feed;
 mod fork;
 pub mod gate;
 pub mod handle;
@@ -34,6 +37,8 @@ mod ledger;
 pub mod limits;
 mod mailbox;
 mod memory;
+pub mod middleware;
+pub mod on_stop;
 pub mod op;
 pub mod orchestrator;
 mod outcome;
@@ -43,6 +48,7 @@ mod redact;
 pub mod run;
 mod session;
 pub mod tool;
+pub mod transform;
 mod turn;
 
 pub use agent::{Agent, Busy, ForkPoint, ToolExecution};

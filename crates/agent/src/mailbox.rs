@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 use bowline_llm::RawJson;
 
 use crate::agent::Busy;
+use crate::entry::RunError;
 use crate::error::AgentError;
 use crate::event::Event;
 use crate::id::{EntryId, OpId, RunId};
@@ -35,7 +36,9 @@ pub(crate) enum Command {
     /// Go back to an earlier entry.
     Rewind { to: Option<EntryId>, reply: Reply<()> },
     /// Cancel a run, if it is still this one that is open.
-    CancelOwn { own: Own },
+    CancelOwn { own: Own, reason: CancelReason },
+    /// End a run with an error, if it is still this one that is open.
+    FailOwn { run: RunId, error: RunError },
     /// End: cancel what runs, then let go of the log.
     Close { reason: CancelReason },
     /// End without writing anything more: the log failed under the agent above.
@@ -69,6 +72,8 @@ pub(crate) enum Mail {
 
 pub(crate) struct Mailbox {
     commands: mpsc::UnboundedReceiver<Command>,
+    // What those say who work for the agent itself.
+    own: (mpsc::UnboundedSender<Command>, mpsc::UnboundedReceiver<Command>),
     // Commands whose time comes when the open run is over.
     after_run: VecDeque<Command>,
     // The session's inbox; only the root looks into it.
@@ -81,7 +86,8 @@ impl Mailbox {
         commands: mpsc::UnboundedReceiver<Command>,
         inbox: Option<Arc<dyn Inbox>>,
     ) -> Self {
-        Self { commands, after_run: VecDeque::new(), inbox, deserted: false }
+        let (own, after_run) = (mpsc::unbounded_channel(), VecDeque::new());
+        Self { commands, own, after_run, inbox, deserted: false }
     }
 
     /// Waits for the next mail. It may be dropped at any time without losing any.
@@ -94,13 +100,19 @@ impl Mailbox {
                     Mail::Deserted
                 }
             },
+            Some(command) = self.own.1.recv() => Mail::Command(command),
             () = changed(self.inbox.as_deref()) => Mail::Inbox,
         }
     }
 
+    /// Returns where those who work for the agent itself say what they want of it.
+    pub(crate) fn voice(&self) -> mpsc::UnboundedSender<Command> {
+        self.own.0.clone()
+    }
+
     /// Returns a command that is there already.
     pub(crate) fn now(&mut self) -> Option<Command> {
-        self.commands.try_recv().ok()
+        self.commands.try_recv().or_else(|_| self.own.1.try_recv()).ok()
     }
 
     /// Keeps a command for the time after the open run.

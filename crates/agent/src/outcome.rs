@@ -18,7 +18,7 @@ pub struct Outcome {
     /// How it ended.
     pub ending: Ending,
     /// The replies that make up the answer: more than one if it was cut and went on; of a run that
-    /// did not end with an answer, what had been said last.
+    /// did not end with an answer, what had been said last; none if the answer was refused.
     pub answer: Vec<Arc<AssistantMessage>>,
     /// The answer as JSON, of a run that ended with one that had to fit a schema.
     pub json: Option<Arc<str>>,

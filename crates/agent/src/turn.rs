@@ -6,12 +6,16 @@ mod admission;
 mod batch;
 mod body;
 mod effects;
+mod feeds;
 mod model_call;
 mod orphans;
+mod request;
 mod result;
 mod settle;
+mod stopping;
 mod tool_calls;
 mod wait;
+mod wrapping;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -55,7 +59,9 @@ pub(crate) struct Turn {
     log: Arc<dyn SessionLog>,
     conversation: Conversation,
     bodies: body::Bodies,
+    converted: request::Converted,
     effects: effects::Effects,
+    feeds: feeds::Feeds,
     // What the agent can call, with what its effects bring.
     tools: Toolbox,
     // The reply about which the effects were asked in this process.
@@ -118,6 +124,7 @@ impl Turn {
         let mut effects = effects::Effects::new(&agent.effects);
         effects.replay(path(&log));
         let tools = effects.tools(&agent.tools);
+        let feeds = feeds::Feeds::new(&agent);
         session.hub.set_window(meta.id, agent.model.info().context_window);
         let journal = store.journal(meta.id);
         let mut shown = look(&conversation, &agent, Phase::Idle);
@@ -135,7 +142,9 @@ impl Turn {
             log: store,
             conversation,
             bodies: body::Bodies::default(),
+            converted: request::Converted::default(),
             effects,
+            feeds,
             tools,
             heeded: None,
             mailbox,
@@ -157,6 +166,7 @@ impl Turn {
     /// the run, or a wait.
     pub(crate) async fn advance(&mut self) -> Result<Progress, Halt> {
         self.collect_inbox().await?;
+        self.poll_steering().await?;
         self.act_after().await?;
         self.deliver().await?;
         if self.heed().await? || self.act_on_demand().await? {
@@ -449,7 +459,7 @@ impl Turn {
     }
 
     /// Returns when the run's time is up.
-    fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         let run = self.conversation.run()?;
         if run.limit.is_some() {
             return None;
@@ -473,7 +483,7 @@ fn path(log: &[(Pos, Entry)]) -> Vec<&Entry> {
 }
 
 /// Waits until a time; for ever if there is none.
-async fn until(time: Option<Instant>) {
+pub(crate) async fn until(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,
@@ -543,6 +553,7 @@ impl Command {
             Self::Custom { reply, .. } => drop(reply.send(Err(error))),
             Self::Inbox { .. }
             | Self::CancelOwn { .. }
+            | Self::FailOwn { .. }
             | Self::Close { .. }
             | Self::LetGo { .. } => {}
         }

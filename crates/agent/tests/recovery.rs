@@ -57,6 +57,7 @@ mod tests {
         a_model_that_is_tried_again: "a model that is tried again", 3;
         large_bodies: "large bodies", 9;
         outputs_that_are_cut: "outputs that are cut", 3;
+        what_is_shown_and_what_is_around_it: "what is shown and what is around it", 3;
         a_model_that_fails: "a model that fails", 3;
         what_effects_say: "what effects say", 29;
         effects_that_stop_a_run: "effects that stop a run", 13;

@@ -109,6 +109,7 @@ pub(crate) fn code_of(outcome: &Outcome, answer: &str) -> ExitCode {
             RunErrorKind::ContextExhausted => 7,
             RunErrorKind::Guardrail | RunErrorKind::OutputInvalid => 8,
             RunErrorKind::Effect
+            | RunErrorKind::Transform
             | RunErrorKind::Stop
             | RunErrorKind::MaxTokens
             | RunErrorKind::Tool

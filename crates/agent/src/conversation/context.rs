@@ -3,8 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use sha2::{Digest as _, Sha256};
-
 use bowline_llm::{
     AssistantMessage, AssistantPart, CallId, Message, MessageRef, StopReason, ToolBlock,
     ToolResult, UserMessage, text_of,
@@ -16,10 +14,10 @@ use crate::entry::{
     Wake,
 };
 use crate::id::EntryId;
-use crate::memory::hex;
 use crate::orchestrator::Purpose;
 use crate::tool::{Records, Waked};
 
+use super::hash::{hash_text, hash_tools};
 use super::stop::Stop;
 use super::view::{View, Whose};
 use super::{Asked, Call, CallState, Last, OpenRun, Repair, Said, Waiting};
@@ -106,7 +104,7 @@ impl Context {
                 self.view.set_tools(&self.tools);
             }
             EntryKind::Effect(acted) => self.act(acted),
-            EntryKind::Custom(custom) => self.record(custom),
+            EntryKind::Custom(custom) => self.record(entry, custom),
             // The run is taken by whoever folds its end into the totals; money is folded there too.
             EntryKind::RunEnded(_)
             | EntryKind::ExternalUsage(_)
@@ -498,10 +496,14 @@ impl Context {
         }
     }
 
-    fn record(&mut self, custom: &Custom) {
+    fn record(&mut self, entry: &Entry, custom: &Custom) {
         if let Some(run) = &mut self.run {
             run.note(custom);
         }
+        let is_open = self.batch.iter().any(Call::is_open);
+        // Nothing stands between calls and their results, nor before what was said meanwhile.
+        let ahead = if is_open { 1 + self.deferred.len() } else { 0 };
+        self.view.note(entry, ahead);
         let data = custom.data.clone();
         if let Some(of_name) = self.records.get_mut(custom.name.as_str()) {
             of_name.push_back_mut(data);
@@ -562,23 +564,4 @@ impl From<&bowline_llm::ToolCall> for Call {
             early: false,
         }
     }
-}
-
-pub(crate) fn hash_text(text: &str) -> String {
-    hash(text.as_bytes())
-}
-
-pub(crate) fn hash_tools(tools: &ToolBlock) -> String {
-    let mut bytes = Vec::new();
-    for spec in tools.specs() {
-        for text in [spec.name.as_str(), spec.description.as_str(), spec.schema.as_str()] {
-            bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
-            bytes.extend_from_slice(text.as_bytes());
-        }
-    }
-    hash(&bytes)
-}
-
-fn hash(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes)[..16])
 }

@@ -7,7 +7,9 @@ use bowline_llm::{
     AssistantPart, CallId, Message, MessageRef, Messages, Part, ToolBlock, ToolResult,
 };
 
-use crate::entry::{Rewrite, Summary};
+use crate::entry::{Entry, Rewrite, Summary};
+
+use super::customs::Customs;
 
 /// What is known of each message of a view, in the same order. A clone costs nothing.
 pub type Places = rpds::VectorSync<Place>;
@@ -43,6 +45,8 @@ pub enum Whose {
 pub struct View {
     messages: Messages,
     places: Places,
+    // What stands between messages and is none.
+    customs: Customs,
     // The places of messages that have parts which are kept elsewhere.
     stored: Vec<usize>,
     // The tokens of what goes before the messages, and of the messages, both roughly.
@@ -102,6 +106,7 @@ impl View {
             tools: self.tools,
             counted: self.counted,
             measured: self.measured,
+            customs: self.customs.clone(),
             ..Self::default()
         };
         for (at, (message, place)) in self.messages.iter().zip(&self.places).enumerate() {
@@ -115,10 +120,13 @@ impl View {
             }
             new.push(show(message, &shown), place.whose);
         }
-        if let Some((summary, up_to)) = cut
-            && up_to == self.messages.len()
-        {
-            new.push_summary(summary);
+        if let Some((summary, up_to)) = cut {
+            if up_to == self.messages.len() {
+                new.push_summary(summary);
+            }
+            // What is behind the cut is as it was.
+            let behind = self.messages.len() - up_to;
+            new.customs = self.customs.cut(up_to, new.messages.len() - behind);
         }
         new
     }
@@ -148,6 +156,16 @@ impl View {
     /// Returns the places of messages that have parts which are kept elsewhere.
     pub(super) fn stored(&self) -> &[usize] {
         &self.stored
+    }
+
+    /// Returns the entries that stand between messages and are none themselves.
+    pub(crate) fn customs(&self) -> &Customs {
+        &self.customs
+    }
+
+    /// Notes an entry that is no message; `ahead` messages come before it that are not here yet.
+    pub(super) fn note(&mut self, entry: &Entry, ahead: usize) {
+        self.customs.push(self.messages.len() + ahead, entry);
     }
 
     pub(super) fn push(&mut self, message: MessageRef, whose: Whose) {

@@ -16,7 +16,7 @@ use crate::conversation::CallState;
 
 impl Turn {
     /// Takes mail that comes while a run is open.
-    pub(super) async fn accept(&mut self, mail: Mail) -> Result<(), Halt> {
+    pub(crate) async fn accept(&mut self, mail: Mail) -> Result<(), Halt> {
         match mail {
             Mail::Command(command) => self.accept_command(command).await,
             Mail::Inbox => self.collect_inbox().await,
@@ -57,13 +57,14 @@ impl Turn {
                 let _ = reply.send(Ok(()));
                 Ok(())
             }
-            Command::CancelOwn { own } => {
+            Command::CancelOwn { own, reason } => {
                 let is_own = self.conversation.run().is_some_and(|run| match own {
                     Own::Prompt(op) => run.prompt == Some(op),
                     Own::Run(id) => run.id == id,
                 });
-                if is_own { self.cancel(CancelReason::User, None).await } else { Ok(()) }
+                if is_own { self.cancel(reason, None).await } else { Ok(()) }
             }
+            Command::FailOwn { run, error } => self.fail(run, error).await,
             Command::Close { reason } => {
                 self.closing = true;
                 self.cancel(reason, None).await
@@ -159,7 +160,8 @@ impl Turn {
             }
             command @ (Command::Inbox { .. }
             | Command::Custom { .. }
-            | Command::CancelOwn { .. }) => self.accept_command(command).await,
+            | Command::CancelOwn { .. }
+            | Command::FailOwn { .. }) => self.accept_command(command).await,
             Command::Close { .. } | Command::LetGo { .. } => {
                 self.closing = true;
                 Ok(())
@@ -183,7 +185,7 @@ impl Turn {
             let _ = reply.send(Ok(Seat::of((**outcome).clone())));
             return Ok(());
         }
-        if self.is_ending(op.id) {
+        if self.only_ends(op.id) {
             // Nothing more is said in that run: it ends, then the prompt starts its own.
             self.mailbox.keep(Command::Prompt { op, busy, reply });
             return Ok(());
@@ -204,7 +206,7 @@ impl Turn {
     }
 
     /// Tells whether the open run will only end, and is not the one that a prompt started.
-    fn is_ending(&self, prompt: OpId) -> bool {
+    fn only_ends(&self, prompt: OpId) -> bool {
         let Some(run) = self.conversation.run() else { return false };
         run.prompt != Some(prompt) && (run.is_ending() || self.has_failed())
     }

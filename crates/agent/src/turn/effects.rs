@@ -371,7 +371,13 @@ impl Turn {
         kinds
     }
 
-    fn acted(&self, effect: &str, phase: Phase, act: Act, op: Option<OpId>) -> EntryKind {
+    pub(super) fn acted(
+        &self,
+        effect: &str,
+        phase: Phase,
+        act: Act,
+        op: Option<OpId>,
+    ) -> EntryKind {
         let turn = self.conversation.run().map_or(0, |run| run.model_turns);
         EntryKind::Effect(Acted { effect: effect.to_owned(), phase, turn, act, op })
     }
@@ -389,7 +395,7 @@ impl Turn {
     }
 
     /// Returns where the conversation stands; `None` without an open run.
-    fn step(&self, phase: Phase) -> Option<Step> {
+    pub(super) fn step(&self, phase: Phase) -> Option<Step> {
         let run = self.conversation.run()?;
         let info = self.agent.model.info();
         Some(Step {

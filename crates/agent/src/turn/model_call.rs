@@ -9,7 +9,7 @@ use futures::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
 use bowline_llm::{
-    AssistantMessage, AssistantPart, ErrorKind, ModelError, ModelInfo, ModelStream, Price, Request,
+    AssistantMessage, AssistantPart, ErrorKind, ModelError, ModelInfo, ModelStream, Price,
     Response, Spent, StopReason, StreamEvent, Usage,
 };
 
@@ -74,20 +74,21 @@ impl Turn {
             let said = UserSaid { message, via: Via::Continue, op: None };
             self.commit(vec![EntryKind::User(said)]).await?;
         }
+        let began = Instant::now();
+        let deadline = self.time_for_a_reply();
         let (model, request) = if purpose == Purpose::Compact {
             let Some(question) = self.question().await? else { return Ok(()) };
             question
         } else {
-            self.fetch_bodies().await?;
-            (Arc::clone(&self.agent.model), self.request())
+            let Some(request) = self.request(deadline).await? else { return Ok(()) };
+            (Arc::clone(&self.agent.model), request)
         };
-        let began = Instant::now();
         let mut draft = Draft::new(purpose, model.info());
         self.enter(draft.phase);
         self.session.hub.begin_turn(&self.meta, self.session.source.now());
         // A model that panics has failed: its turn ends like any other.
         let end = match catch_unwind(AssertUnwindSafe(|| model.stream(request))) {
-            Ok(stream) => self.listen(stream, &mut draft).await?,
+            Ok(stream) => self.listen(stream, &mut draft, deadline).await?,
             Err(panic) => End::Failed(panicked(&*panic)),
         };
         let active = began.elapsed();
@@ -99,27 +100,19 @@ impl Turn {
         if out_of_time && !is_limited { self.hit(LimitKind::RunTime).await } else { Ok(()) }
     }
 
-    fn request(&self) -> Request {
-        let snapshot = self.conversation.snapshot();
-        let shape = self.conversation.run().and_then(|run| run.shape.clone());
-        Request {
-            system: snapshot.system,
-            tools: snapshot.tools,
-            messages: self.bodies.fill(snapshot.messages),
-            effort: self.conversation.run().and_then(|run| run.effort),
-            max_output_tokens: None,
-            // What is told with a tool is no reply that a provider could shape.
-            output_schema: shape
-                .filter(|shape| shape.told_with.is_none())
-                .map(|shape| shape.schema),
-            cache_key: Some(self.meta.id.to_string().into()),
-        }
+    /// Returns when a model call that begins now must be over.
+    fn time_for_a_reply(&self) -> Option<Instant> {
+        let is_limited = self.conversation.run().is_some_and(|run| run.limit.is_some());
+        if is_limited { Some(Instant::now() + WRAP_UP) } else { self.deadline() }
     }
 
     /// Follows the reply to its end, while mail keeps coming in.
-    async fn listen(&mut self, mut stream: ModelStream, draft: &mut Draft) -> Result<End, Halt> {
-        let is_limited = self.conversation.run().is_some_and(|run| run.limit.is_some());
-        let deadline = if is_limited { Some(Instant::now() + WRAP_UP) } else { self.deadline() };
+    async fn listen(
+        &mut self,
+        mut stream: ModelStream,
+        draft: &mut Draft,
+        deadline: Option<Instant>,
+    ) -> Result<End, Halt> {
         loop {
             let event = tokio::select! {
                 event = AssertUnwindSafe(stream.next()).catch_unwind() => {
@@ -127,7 +120,7 @@ impl Turn {
                 }
                 mail = self.mailbox.next() => {
                     self.accept(mail).await?;
-                    if self.conversation.run().is_none_or(|run| run.canceled.is_some()) {
+                    if self.conversation.run().is_none_or(|run| run.canceled.is_some() || run.fatal.is_some()) {
                         return Ok(End::Stopped);
                     }
                     continue;

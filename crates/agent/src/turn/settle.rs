@@ -4,7 +4,6 @@ use crate::conversation::{Last, Repair};
 use crate::entry::{Ending, EntryKind, RunEnded, RunError, RunErrorKind, UserSaid, Via};
 use crate::event::{EventBody, Phase};
 use crate::op::{Input, Op, OpKind};
-use crate::outcome::Outcome;
 
 use super::{Halt, Turn};
 
@@ -58,7 +57,10 @@ impl Turn {
                 return self.commit(vec![follow_up]).await;
             }
             match self.mend() {
-                Mend::Nothing => {}
+                Mend::Nothing => match self.before_done().await? {
+                    Some(judged) => ending = judged,
+                    None => return Ok(()),
+                },
                 Mend::Ask(said, complaint) => {
                     self.say(EventBody::Warning { message: complaint });
                     return self.commit(vec![EntryKind::User(said)]).await;
@@ -117,10 +119,11 @@ impl Turn {
                 self.say(EventBody::Warning { message: error.to_string() });
             }
         }
-        if let Some(outcome) = &self.conversation.totals().latest {
-            for waiter in self.waiters.drain(..) {
-                let _ = waiter.send(Ok(Outcome::clone(outcome)));
-            }
+        // What is around the run has its say first.
+        if self.agent.middleware.is_empty()
+            && let Some(outcome) = self.latest()
+        {
+            self.answer(Ok(outcome));
         }
         Ok(())
     }

@@ -52,9 +52,13 @@ impl Turn {
         loop {
             if !only_said {
                 self.end_unwanted(batch).await?;
-                self.start_ready(batch).await?;
+                // What is steered in skips what has not started.
+                if !self.feeds.steering.is_asked() {
+                    self.start_ready(batch).await?;
+                }
             }
-            if batch.is_idle() && batch.round.is_none() {
+            let is_idle = batch.is_idle() && batch.round.is_none();
+            if is_idle && !self.waits_for_steering() {
                 return Ok(());
             }
             only_said = false;
@@ -62,11 +66,13 @@ impl Turn {
                 biased;
                 mail = self.mailbox.next() => self.accept(mail).await?,
                 () = until(deadline), if self.has_time_limit() => self.hit(LimitKind::RunTime).await?,
-                happening = batch.next() => match happening {
+                handed = self.feeds.steering.answer() => self.accept_steering(handed).await?,
+                happening = batch.next(), if !is_idle => match happening {
                     Happening::Landed(landed) => {
                         let active = since.elapsed();
                         since += active;
                         self.land(landed, active).await?;
+                        self.feeds.steering.ask();
                     }
                     Happening::Said(call, message) => {
                         only_said = true;

@@ -6,15 +6,19 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bowline_agent::children::Beginning;
-use bowline_agent::entry::Wake;
+use bowline_agent::effect::Step;
+use bowline_agent::entry::{Entry, EntryKind, Wake};
 use bowline_agent::gate::{Gate, Review, Verdict};
 use bowline_agent::limits::Limits;
+use bowline_agent::middleware::{CatchPanic, OutputGuardrail};
+use bowline_agent::on_stop::on_stop_fn;
 use bowline_agent::op::OpKind;
 use bowline_agent::tool::{Access, Recovery, ToolContext, ToolError, ToolOutput, Toolbox, tool_fn};
+use bowline_agent::transform::{At, filter, inject};
 use bowline_agent::{Agent, Child, OutputSchema, SessionHandle};
 use bowline_llm::retry::Policy;
 use bowline_llm::scripted::Reply;
-use bowline_llm::{ErrorKind, ModelError, Retry, StopReason, Usage};
+use bowline_llm::{ErrorKind, Message, ModelError, Retry, StopReason, Usage, UserMessage};
 
 use super::crashing::World;
 use super::scenario::Scenario;
@@ -245,6 +249,31 @@ pub(crate) fn calls(calls: &[(&str, &str, &str)]) -> Reply {
 
 fn plain(world: &Arc<World>, agent: Agent) -> Agent {
     Agent { tools: tools(world), ..agent }
+}
+
+/// Shows notes, hides one message and adds another, goes on after half of the work, and judges what
+/// comes of it.
+fn shown_otherwise(world: &Arc<World>, agent: Agent) -> Agent {
+    let is_shown = |message: &Message| *message != Message::user("one");
+    let note = |entry: &Entry| match &entry.kind {
+        EntryKind::Custom(custom) => Some(UserMessage::text(custom.data.as_str())),
+        _ => None,
+    };
+    let wants_all = |answer: &str, _: &Step| (answer == "half").then(|| "and the rest?".into());
+    let is_whole = |answer: &str| match answer {
+        "done" => Ok(()),
+        _ => Err("not done".to_owned()),
+    };
+    Agent {
+        transforms: vec![
+            Arc::new(filter(is_shown)),
+            Arc::new(inject([Message::user("be quick")], At::BeforeLastUser)),
+        ],
+        convert: Some(Arc::new(note)),
+        on_stop: Some(Arc::new(on_stop_fn(wants_all))),
+        middleware: vec![Arc::new(CatchPanic), Arc::new(OutputGuardrail::new(is_whole))],
+        ..plain(world, agent)
+    }
 }
 
 fn with_children(world: &Arc<World>, agent: Agent) -> Agent {
@@ -616,6 +645,21 @@ pub(crate) fn jobs() -> Vec<(&'static str, Scenario)> {
                 prompts: one,
                 scripts: alone(vec![calls(&[("a", "big", "x"), ("b", "read", "1")]), says("done")]),
                 build: plain,
+            },
+        ),
+        (
+            "what is shown and what is around it",
+            Scenario {
+                prompts: &["one", "two"],
+                scripts: alone(vec![
+                    calls(&[("a", "note", "1"), ("b", "read", "2")]),
+                    says("half"),
+                    calls(&[("c", "note", "3")]),
+                    says("done"),
+                    says("half"),
+                    says("done"),
+                ]),
+                build: shown_otherwise,
             },
         ),
         (
