@@ -63,6 +63,9 @@ pub use projection::Projection;
 pub use redact::Redaction;
 pub use run::{Run, RunFailure, collect_final_text};
 
+/// With which gates, transforms, middleware and feeds are implemented.
+pub use async_trait::async_trait;
+
 /// With which the arguments of tools are described; with `use bowline::agent::schemars;` its derive
 /// needs no dependency of one's own.
 pub use schemars;

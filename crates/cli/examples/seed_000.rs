@@ -1,21 +1,26 @@
 //! What seed 000 does, with today's bowline: the loop, its limit, calls at the same time, events,
-//! sub-agents with names and tools of their own, and panics that stay where they happen.
+//! sub-agents with names and tools of their own, panics that stay where they happen, and middleware.
 //!
 //! The left column of `docs/seeds.md`, seed 000, says which symbol is which.
 #![expect(clippy::print_stdout, reason = "an example shows something")]
 
 mod support;
 
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use bowline::agent::children::{Beginning, Child};
-use bowline::agent::entry::{CallStatus, Ending};
+use bowline::agent::entry::{CallStatus, Ending, RunErrorKind};
 use bowline::agent::event::EventBody;
 use bowline::agent::limits::{LimitKind, Limits};
+use bowline::agent::middleware::{
+    Activation, CatchPanic, Logger, Middleware, Next, OutputGuardrail, Timeout,
+};
+use bowline::agent::op::CancelReason;
 use bowline::agent::schemars;
 use bowline::agent::tool::{Access, ToolContext, ToolError, ToolOutput, Toolbox, tool_fn};
-use bowline::agent::{Agent, RunFailure};
-use bowline::llm::scripted::{Reply, ScriptedModel};
+use bowline::agent::{Agent, AgentError, Outcome, RunFailure, async_trait};
+use bowline::llm::scripted::{Gate, Reply, ScriptedModel};
 use bowline::server::dialect::shelly::{Callbacks, Notice};
 use tokio::sync::Barrier;
 
@@ -28,6 +33,7 @@ async fn main() -> support::Result {
     the_limit().await?;
     delegation().await?;
     recovery().await?;
+    middleware().await?;
     println!("seed 000: all of it holds");
     Ok(())
 }
@@ -166,7 +172,7 @@ async fn delegation() -> support::Result {
     Ok(())
 }
 
-/// `Recovery()`: needs no middleware here. A panic in a tool is that call's failure.
+/// `Recovery()` needs no middleware for tools: a panic in one is that call's failure.
 async fn recovery() -> support::Result {
     // The panic is expected; nobody needs to read of it.
     std::panic::set_hook(Box::new(|_| {}));
@@ -187,5 +193,65 @@ async fn recovery() -> support::Result {
         .await?;
     assert_eq!(statuses, [CallStatus::Error]);
     assert_eq!(outcome.text(), "It is broken.");
+    Ok(())
+}
+
+/// A middleware that cannot do its work.
+struct Broken;
+
+#[async_trait]
+impl Middleware for Broken {
+    #[expect(clippy::panic, reason = "this is what it shows")]
+    async fn run(&self, _: &Activation, _: Next<'_>) -> Result<Outcome, AgentError> {
+        panic!("oh no")
+    }
+}
+
+/// `Middleware`, `Timeout(d)`, `Recovery()`, `Logger(log, name)`, `OutputGuardrail(check)`: the first one
+/// is the outermost.
+async fn middleware() -> support::Result {
+    let logged = Arc::new(Mutex::new(Vec::new()));
+    let log = |name: &'static str| {
+        let logged = Arc::clone(&logged);
+        Arc::new(Logger::new(move |line| {
+            let is_error = line.is_error();
+            let mut logged = logged.lock().unwrap_or_else(|error| error.into_inner());
+            logged.push((name, is_error));
+        }))
+    };
+    let polite = |answer: &str| match answer.contains("damn") {
+        true => Err("the answer is not polite".to_owned()),
+        false => Ok(()),
+    };
+    let hangs = Gate::default();
+    let replies = [Reply::text("Gladly."), Reply::text("damn"), Reply::text("").held_by(&hangs)];
+    let agent = Agent {
+        middleware: vec![
+            log("outer"),
+            Arc::new(Timeout(Duration::from_millis(100))),
+            Arc::new(OutputGuardrail::new(polite)),
+            log("inner"),
+        ],
+        ..Agent::new(Arc::new(ScriptedModel::new(replies)))
+    };
+    let handle = agent.start();
+    assert_eq!(handle.prompt("Please.").text().await?, "Gladly.");
+    let order = std::mem::take(&mut *logged.lock().unwrap_or_else(|error| error.into_inner()));
+    assert_eq!(order, [("outer", false), ("inner", false), ("inner", false), ("outer", false)]);
+
+    let refused = handle.prompt("Now!").await?;
+    let Ending::Failed(error) = &refused.ending else { return Err("it was not refused".into()) };
+    assert_eq!(error.kind, RunErrorKind::Guardrail);
+    assert_eq!(refused.text(), "");
+
+    let late = handle.prompt("Take your time.").await?;
+    assert_eq!(late.ending, Ending::Canceled(CancelReason::Timeout));
+
+    let model = Arc::new(ScriptedModel::new([]));
+    let middleware: Vec<Arc<dyn Middleware>> = vec![Arc::new(CatchPanic), Arc::new(Broken)];
+    let agent = Agent { middleware, ..Agent::new(model) };
+    let panicked = agent.prompt("Go.").await?;
+    let Ending::Failed(error) = panicked.ending else { return Err("it did not fail".into()) };
+    assert_eq!(error.message, "a middleware panicked: oh no");
     Ok(())
 }

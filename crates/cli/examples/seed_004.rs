@@ -1,20 +1,24 @@
 //! What seed 004 does, with today's bowline: an immutable snapshot of a live state, pending calls,
-//! steering, follow-ups, and an orchestrator of one's own.
+//! steering, follow-ups, the pipeline, and an orchestrator of one's own.
 #![expect(clippy::print_stdout, reason = "an example shows something")]
 
 mod support;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bowline::agent::conversation::Conversation;
-use bowline::agent::entry::CallStatus;
+use bowline::agent::entry::{CallStatus, Entry, EntryKind};
 use bowline::agent::event::{EventBody, Phase};
+use bowline::agent::feed::feed_fn;
+use bowline::agent::op::Input;
 use bowline::agent::orchestrator::{NextStep, Orchestrator, React};
 use bowline::agent::schemars;
 use bowline::agent::tool::{ToolContext, ToolError, Toolbox, tool_fn};
-use bowline::agent::{Agent, Outcome};
+use bowline::agent::transform::{filter, keep_first_and_recent};
+use bowline::agent::{Agent, Outcome, ToolExecution};
 use bowline::llm::scripted::{Gate, Reply, ScriptedModel};
+use bowline::llm::{Message, RawJson, UserMessage, text_of};
 use futures::StreamExt;
 use tokio::sync::Semaphore;
 
@@ -37,12 +41,14 @@ impl Orchestrator for Counting {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> support::Result {
     steering_and_follow_up().await?;
+    callbacks().await?;
+    pipeline().await?;
     snapshot().await?;
     println!("seed 004: all of it holds");
     Ok(())
 }
 
-/// `GetSteeringMessages`, `GetFollowUpMessages`, `PendingToolCalls`.
+/// `PendingToolCalls`, and what is said through the handle instead of the callbacks.
 async fn steering_and_follow_up() -> support::Result {
     let ready = Arc::new(Semaphore::new(0));
     let wait = Arc::clone(&ready);
@@ -92,6 +98,93 @@ async fn steering_and_follow_up() -> support::Result {
     assert!(orchestrator.asked.load(Ordering::Relaxed) >= 4);
     assert!(handle.state().pending_calls.is_empty());
     Ok(())
+}
+
+/// `GetSteeringMessages`, `GetFollowUpMessages`: asked after each tool, and at the end of a turn.
+async fn callbacks() -> support::Result {
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let tray = Arc::clone(&said);
+    let work = tool_fn("work", "Works.", move |_: Nothing, _: ToolContext| {
+        tray.lock().unwrap_or_else(PoisonError::into_inner).push("Once is enough.");
+        async { Ok("done".into()) }
+    });
+    let steering = feed_fn(move || {
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.drain(..).map(Input::from).collect()
+    });
+    let left = AtomicUsize::new(1);
+    let follow_ups = feed_fn(move || {
+        let is_first = left.swap(0, Ordering::Relaxed) == 1;
+        is_first.then(|| "Anything else?".into()).into_iter().collect()
+    });
+    let model = ScriptedModel::new([
+        Reply::call("work", "{}").and_call("work", "{}"),
+        Reply::text("I stopped."),
+        Reply::text("No."),
+    ]);
+    let agent = Agent {
+        tools: Toolbox::default().with(work)?,
+        tool_execution: ToolExecution::Sequential,
+        steering: Some(Arc::new(steering)),
+        follow_ups: Some(Arc::new(follow_ups)),
+        ..Agent::new(Arc::new(model.clone()))
+    };
+    let handle = agent.start();
+    assert_eq!(handle.prompt("Do it twice.").text().await?, "No.");
+    assert_eq!(
+        lines(handle.messages().iter()),
+        [
+            "Do it twice.",
+            "(a reply)",
+            "done, skipped: the user said something first",
+            "Once is enough.",
+            "(a reply)",
+            "Anything else?",
+            "(a reply)",
+        ]
+    );
+    Ok(())
+}
+
+/// `Pipeline`, `TransformFunc`, `ConvertFunc`: from a snapshot to what the model gets.
+async fn pipeline() -> support::Result {
+    let model = ScriptedModel::answering(|_| Reply::text("Yes."));
+    let is_no_secret = |message: &Message| *message != Message::user("My secret.");
+    let converts = |entry: &Entry| match &entry.kind {
+        EntryKind::Custom(custom) if custom.name == "note" => {
+            Some(UserMessage::text(custom.data.as_str()))
+        }
+        _ => None,
+    };
+    let agent = Agent {
+        transforms: vec![Arc::new(filter(is_no_secret)), Arc::new(keep_first_and_recent(2))],
+        convert: Some(Arc::new(converts)),
+        ..Agent::new(Arc::new(model.clone()))
+    };
+    let handle = agent.start();
+    handle.prompt("Begin.").await?;
+    handle.add_user_turn("My secret.").await?;
+    // An app's own message: the model sees those for which there is a conversion.
+    handle.record("note", RawJson::of(&"a note")?).await?;
+    handle.record("metric", RawJson::of(&42)?).await?;
+    handle.prompt("End.").await?;
+    let request = model.requests().pop().ok_or("no request")?;
+    assert_eq!(lines(&request.messages), ["Begin.", "\"a note\"", "End."]);
+    // The state itself is untouched.
+    assert_eq!(handle.messages().len(), 5);
+    Ok(())
+}
+
+fn lines<'a>(messages: impl IntoIterator<Item = &'a bowline::llm::MessageRef>) -> Vec<String> {
+    let line = |message: &bowline::llm::MessageRef| match &**message {
+        Message::User(said) => text_of(&said.content),
+        Message::Assistant(_) => "(a reply)".to_owned(),
+        Message::Results(results) => {
+            let texts = results.iter().map(|result| text_of(&result.content));
+            texts.collect::<Vec<_>>().join(", ")
+        }
+    };
+    messages.into_iter().map(line).collect()
 }
 
 /// `state.ToContext().Clone()`: system text, messages and tools at a moment, which what happens

@@ -23,6 +23,17 @@ fn the_readme_has_the_example_word_for_word() {
 }
 
 #[test]
+fn pages_have_their_examples_word_for_word() {
+    for name in ["transforms", "gates", "middleware"] {
+        let page = std::fs::read_to_string(root().join(format!("docs/{name}.md"))).unwrap();
+        let example = root().join(format!("crates/cli/examples/{name}.rs"));
+        let example = std::fs::read_to_string(example).unwrap();
+        let code = &example[example.find("\nuse ").unwrap() + 1..];
+        assert!(page.contains(code), "docs/{name}.md and examples/{name}.rs differ");
+    }
+}
+
+#[test]
 fn links_within_the_repository_lead_somewhere() {
     let mut broken = Vec::new();
     for page in pages() {
