@@ -44,12 +44,13 @@ pub(super) async fn activate(turn: &mut Turn, run: RunId) -> Result<(), Halt> {
     let is_patient = happened && !matches!(outcome.ending, Ending::Canceled(_));
     let patience = (!is_patient).then(|| Instant::now() + GRACE);
     let seen_off = see_off(turn, &mut around, patience).await;
-    turn.answer(match around.result.take() {
+    let result = match around.result.take() {
         Some(Ok(result)) => result,
         Some(Err(panic)) if outcome.is_done() => Err(AgentError::Middleware(panic)),
         // The panic is what ended it, or it had failed before.
         Some(Err(_)) | None => Ok(outcome),
-    });
+    };
+    turn.answer(&result);
     seen_off
 }
 

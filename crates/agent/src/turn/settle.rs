@@ -123,7 +123,7 @@ impl Turn {
         if self.agent.middleware.is_empty()
             && let Some(outcome) = self.latest()
         {
-            self.answer(Ok(outcome));
+            self.answer(&Ok(outcome));
         }
         Ok(())
     }

@@ -42,7 +42,7 @@ impl Turn {
     }
 
     /// Answers all who wait for the run.
-    pub(crate) fn answer(&mut self, result: Result<Outcome, AgentError>) {
+    pub(crate) fn answer(&mut self, result: &Result<Outcome, AgentError>) {
         for waiter in self.waiters.drain(..) {
             let _ = waiter.send(result.clone());
         }
