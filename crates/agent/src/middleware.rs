@@ -10,7 +10,7 @@
 //! [`Next`], or the future of [`Next::run`], before the run has ended cancels the run; the task
 //! finishes its commits, and only then gets the one who waits what the outermost middleware returned.
 //! Of a run that was canceled, or ended before they let it happen, they have [a moment](GRACE) to
-//! return after its end; then they are dropped, and its outcome is returned. If the log fails that error is returned, whatever they say.
+//! return after its end, and so they have when the session is closed; then they are dropped, and its outcome is returned. If the log fails that error is returned, whatever they say.
 //!
 //! A panic in a middleware ends the run with an error. If the run has ended by then, the one who
 //! waits gets the error instead of the outcome; [`CatchPanic`] keeps the outcome.
@@ -45,7 +45,7 @@ pub use logger::{Logged, Logger};
 pub use timeout::Timeout;
 
 /// How long middleware may take to return after the end of a run that was canceled, or that they did
-/// not let happen.
+/// not let happen, and when the session is closed.
 pub const GRACE: Duration = Duration::from_secs(2);
 
 /// Wraps the runs of an agent.

@@ -33,7 +33,7 @@ mod tests {
     use super::support::jobs::{Strict, ask, calls, child, job, says, tool, tools};
     use super::support::scenario::{End, Scenario, check_events, compare};
 
-    const JOBS: [&str; 8] = [
+    const JOBS: [&str; 9] = [
         "parallel calls of all sorts",
         "three turns with notes",
         "children side by side",
@@ -42,6 +42,7 @@ mod tests {
         "what others say",
         "decisions and answers",
         "a tool that ends the run",
+        "what is shown and what is around it",
     ];
 
     /// Lets a store fail at every commit of a job; returns how often a run was lost.

@@ -140,9 +140,12 @@ async fn drive_within(turn: &mut Turn, around: &mut Around, run: RunId) -> Resul
 async fn see_off(
     turn: &mut Turn,
     around: &mut Around,
-    patience: Option<Instant>,
+    mut patience: Option<Instant>,
 ) -> Result<(), Halt> {
-    while around.result.is_none() && !turn.closing {
+    while around.result.is_none() {
+        if turn.closing {
+            patience.get_or_insert_with(|| Instant::now() + GRACE);
+        }
         tokio::select! {
             biased;
             () = around.returns() => {}

@@ -420,7 +420,20 @@ async fn a_prompt_waits_for_those_around_the_run_before() {
     assert_eq!(notes.all(), ["begins", "ends", "begins", "ends"]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
+async fn those_around_a_run_hear_of_its_end_when_the_session_is_closed() {
+    let (stage, gate) = at_gate(Reply::text("unheard"), []);
+    let notes = Notes::default();
+    let stage = wrapped(stage, vec![notes.taker("A")]);
+    let handle = stage.start();
+    let run = handle.prompt("a");
+    gate.reached().await;
+    handle.close().await;
+    assert_eq!(hear(run).await.ending(), Ending::Canceled(CancelReason::Shutdown));
+    assert_eq!(notes.all(), ["before A", "after A: canceled"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_closes_while_a_middleware_lingers() {
     let latch = Latch::default();
     let waits = latch.clone();
