@@ -252,7 +252,7 @@ pub enum Last {
     Said,
     /// Results that the model has not seen.
     Results,
-    /// A reply without calls that was cut at its greatest length.
+    /// A reply without calls that was cut at its greatest length, or in which its provider paused.
     Cut,
     /// A reply without calls.
     Answer,
@@ -431,6 +431,11 @@ impl Conversation {
             return Vec::new();
         };
         shape.complaints(&run.answer(&self.context.answer()))
+    }
+
+    /// Tells whether the model goes on when it is sent what it has said.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.context.is_paused()
     }
 
     /// Tells whether the last reply was stopped before it was whole.

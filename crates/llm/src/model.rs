@@ -268,6 +268,8 @@ pub enum StopReason {
     ToolUse,
     /// The answer reached its greatest length and was cut.
     MaxTokens,
+    /// The provider made a pause in a long reply: it goes on when it is sent what it has said.
+    Paused,
     /// The provider or the model refused.
     Refused,
     /// The provider cancelled the reply.

@@ -142,6 +142,11 @@ impl Context {
         }
     }
 
+    /// Tells whether the model goes on when it is sent what it has said.
+    pub(super) fn is_paused(&self) -> bool {
+        self.batch.is_empty() && self.stop.as_ref().is_some_and(Stop::is_paused)
+    }
+
     pub(super) fn was_out_of_time(&self) -> bool {
         self.stop.as_ref().is_some_and(Stop::is_out_of_time)
     }
@@ -338,9 +343,11 @@ impl Context {
         if let (false, Some(run)) = (cut, &mut self.run) {
             run.continued = 0;
         }
+        // After a pause what comes next belongs to the same answer, without another word.
+        self.goes_on = self.is_paused();
         let may_go_on = self.run.as_ref().is_some_and(|run| run.continued == 0);
-        self.last =
-            if cut && self.batch.is_empty() && may_go_on { Last::Cut } else { Last::Answer };
+        let goes_on = self.goes_on || (cut && may_go_on);
+        self.last = if goes_on && self.batch.is_empty() { Last::Cut } else { Last::Answer };
     }
 
     /// Keeps the text of a reply that broke off, and says so to the model.

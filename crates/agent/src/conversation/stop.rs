@@ -18,6 +18,11 @@ impl Stop {
         Self { reason: said.stop.clone(), broken: said.broken.clone() }
     }
 
+    /// Tells whether the model goes on when it is sent what it has said.
+    pub(super) fn is_paused(&self) -> bool {
+        self.reason == StopReason::Paused && self.broken.is_none()
+    }
+
     pub(super) fn is_out_of_time(&self) -> bool {
         self.broken == Some(Broken::OutOfTime)
     }
@@ -34,7 +39,10 @@ impl Stop {
             | StopReason::Canceled
             | StopReason::Error
             | StopReason::Other(_) => true,
-            StopReason::EndTurn | StopReason::ToolUse | StopReason::MaxTokens => false,
+            StopReason::EndTurn
+            | StopReason::ToolUse
+            | StopReason::MaxTokens
+            | StopReason::Paused => false,
         };
         is_none && self.broken.is_none()
     }
@@ -56,6 +64,9 @@ impl Stop {
                 RunErrorKind::Stop,
                 "the model stopped to use tools but made no tool calls".to_owned(),
             ),
+            (StopReason::Paused, None) => {
+                failed(RunErrorKind::Stop, "the model paused and was not asked to go on".to_owned())
+            }
             (StopReason::Refused, None) => {
                 failed(RunErrorKind::Stop, "the model refused to answer".to_owned())
             }

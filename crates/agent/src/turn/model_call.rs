@@ -69,7 +69,8 @@ impl Draft {
 impl Turn {
     /// Asks the model and commits what it said.
     pub(super) async fn call_model(&mut self, purpose: Purpose) -> Result<(), Halt> {
-        if purpose == Purpose::Continue && self.conversation.last() == Last::Cut {
+        let is_cut = self.conversation.last() == Last::Cut && !self.conversation.is_paused();
+        if purpose == Purpose::Continue && is_cut {
             let message = Input::from(GO_ON).0;
             let said = UserSaid { message, via: Via::Continue, op: None };
             self.commit(vec![EntryKind::User(said)]).await?;

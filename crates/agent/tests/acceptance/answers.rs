@@ -351,6 +351,17 @@ async fn a_reply_that_stops_oddly_ends_the_run() {
     );
 }
 
+#[tokio::test]
+async fn a_reply_in_which_the_provider_paused_goes_on_without_another_word() {
+    let paused = |text: &str| Reply::text(text).with_stop(StopReason::Paused);
+    let stage = stage([paused("One "), paused("and "), Reply::text("two.")]);
+    let told = stage.play().await;
+    assert_eq!(told.text(), "One and two.");
+    let asked = stage.asked();
+    assert_eq!(asked[1], [r#"user "go""#, r#"assistant "One ""#]);
+    assert_eq!(asked[2], [r#"user "go""#, r#"assistant "One ""#, r#"assistant "and ""#]);
+}
+
 // F015
 #[tokio::test]
 async fn a_cut_answer_goes_on_once() {

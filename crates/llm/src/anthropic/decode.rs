@@ -246,6 +246,7 @@ fn stop_reason(reason: &str) -> StopReason {
         // The window ended before the limit of the answer did: it was cut all the same.
         "max_tokens" | "model_context_window_exceeded" => StopReason::MaxTokens,
         "refusal" => StopReason::Refused,
+        "pause_turn" => StopReason::Paused,
         other => StopReason::Other(other.to_owned()),
     }
 }

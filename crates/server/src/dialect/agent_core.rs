@@ -241,7 +241,10 @@ impl AgentCore {
     fn reply(&self, text: String, usage: Option<Usage>, finish: &StopReason) -> AssistantMessage {
         let (provider, model) = self.model.split_once('/').unwrap_or(("", &self.model));
         let stop_reason = match finish {
-            StopReason::EndTurn | StopReason::Refused | StopReason::Other(_) => "stop",
+            StopReason::EndTurn
+            | StopReason::Paused
+            | StopReason::Refused
+            | StopReason::Other(_) => "stop",
             StopReason::ToolUse => "toolUse",
             StopReason::MaxTokens => "length",
             StopReason::Canceled => "aborted",

@@ -311,6 +311,7 @@ fn finish_reason(finish: &StopReason) -> &str {
         StopReason::EndTurn => "end_turn",
         StopReason::ToolUse => "tool_use",
         StopReason::MaxTokens => "max_tokens",
+        StopReason::Paused => "pause_turn",
         StopReason::Refused => "permission_denied",
         StopReason::Canceled => "canceled",
         StopReason::Error => "error",

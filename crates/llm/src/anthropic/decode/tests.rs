@@ -76,7 +76,7 @@ fn every_stop_reason_has_its_meaning() {
         ("max_tokens", StopReason::MaxTokens),
         ("model_context_window_exceeded", StopReason::MaxTokens),
         ("refusal", StopReason::Refused),
-        ("pause_turn", StopReason::Other("pause_turn".to_owned())),
+        ("pause_turn", StopReason::Paused),
     ] {
         let stream = [&[message_start()][..], &end(reason)].concat();
         assert_eq!(decode(&stream).1.unwrap().stop, stop);
