@@ -24,7 +24,7 @@ fn the_readme_has_the_example_word_for_word() {
 
 #[test]
 fn pages_have_their_examples_word_for_word() {
-    for name in ["transforms", "gates", "middleware"] {
+    for name in ["effects", "transforms", "gates", "middleware"] {
         let page = std::fs::read_to_string(root().join(format!("docs/{name}.md"))).unwrap();
         let example = root().join(format!("crates/cli/examples/{name}.rs"));
         let example = std::fs::read_to_string(example).unwrap();

@@ -50,6 +50,7 @@ examples! {
     readme => "42",
     turns_over_http => "usage",
     idle_sessions => "bytes each",
+    effects => "I give up.",
     transforms => "Answer in one word.",
     gates => "Two mails are out.",
     middleware => "ended after",
