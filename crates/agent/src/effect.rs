@@ -30,7 +30,10 @@
 //! });
 //! ```
 
+mod attempts;
+mod block;
 mod budget;
+mod check;
 mod compact;
 mod cost_budget;
 mod counts;
@@ -38,12 +41,16 @@ mod function;
 mod inject;
 mod loop_detect;
 mod notes;
+mod observation_mask;
+mod offload;
 mod progress;
 mod reflection;
+mod sliding_window;
 mod stall_detect;
 mod time_budget;
 mod token_budget;
 mod tool_scope;
+mod trim_tool_results;
 mod turns;
 
 use std::any::Any;
@@ -68,12 +75,16 @@ pub use cost_budget::CostBudget;
 pub use function::{FunctionEffect, effect_fn};
 pub use inject::Inject;
 pub use loop_detect::LoopDetect;
+pub use observation_mask::ObservationMask;
+pub use offload::Offload;
 pub use progress::Progress;
 pub use reflection::Reflection;
+pub use sliding_window::SlidingWindow;
 pub use stall_detect::StallDetect;
 pub use time_budget::TimeBudget;
 pub use token_budget::TokenBudget;
 pub use tool_scope::ToolScope;
+pub use trim_tool_results::TrimToolResults;
 
 /// Changes a conversation at a step.
 pub trait Effect: Send + Sync + 'static {

@@ -4,7 +4,7 @@
 mod accept;
 mod admission;
 mod batch;
-mod body;
+pub(crate) mod body;
 mod effects;
 mod feeds;
 mod model_call;

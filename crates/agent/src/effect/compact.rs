@@ -7,16 +7,18 @@ use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use bowline_llm::{Model, Part, StopReason};
+use bowline_llm::{Model, Part, text_of};
 
-use crate::conversation::{Last, Said, View, Whose};
-use crate::entry::{Act, Acted, Broken, Entry, EntryKind, Rewrite, RunError, RunErrorKind, Shown};
-use crate::op::{Op, OpKind};
-use crate::orchestrator::Purpose;
+use crate::conversation::{Last, Said, View};
+use crate::entry::{Act, Acted, Entry, Rewrite, RunError, RunErrorKind, Shown};
 
-use super::notes::{self, Order, Passage, Previous};
-use super::turns::{Observed, last_turn, middle_out, placeholder, recent, results, shorten};
-use super::{Class, Effect, EffectError, Question, Step, share_of};
+use super::attempts::Attempts;
+use super::block::{
+    Observed, Replaced, middle_out, placeholder, preview_of, results, shorten, stored_text,
+};
+use super::notes::{self, Passage, Previous, Task};
+use super::turns::{kept, last_turn, recent, tokens_of};
+use super::{Class, Effect, EffectError, Question, Step, check, share_of};
 
 /// Shortens the conversation when the next request takes a share of the window.
 ///
@@ -74,9 +76,6 @@ const LEAST: f64 = 0.1;
 /// How many characters of a result are left when it is shortened.
 const PREVIEW: usize = 80;
 
-/// How many tokens notes may have, thoughts included.
-const NOTES: u64 = 16_384;
-
 impl Default for Compact {
     fn default() -> Self {
         Self {
@@ -98,21 +97,8 @@ impl Default for Compact {
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     previous: Previous,
-    // How often a model was asked since the latest reply.
-    asked: u32,
-    // How long the conversation was when no way was found to shorten it.
-    gave_up: Option<u64>,
-    // What the summary should not leave out that somebody asked for last.
-    focus: Option<String>,
-    // Whether the model is asked because somebody wants it.
-    is_demanded: bool,
-}
-
-impl Memory {
-    fn begin_turn(&mut self) {
-        self.asked = 0;
-        self.is_demanded = false;
-    }
+    attempts: Attempts,
+    replaced: Replaced,
 }
 
 /// What is to be cut.
@@ -122,6 +108,17 @@ struct Cut {
 }
 
 impl Compact {
+    /// Returns the effect if it can do what it says.
+    ///
+    /// # Errors
+    /// The parameter that is wrong, and what it must be.
+    pub fn checked(self) -> Result<Self, String> {
+        check::share("threshold", self.threshold)?;
+        check::share("target", self.target)?;
+        check::at_least_one("keep_turns", self.keep_turns)?;
+        Ok(self)
+    }
+
     fn window(&self, step: &Step) -> Option<u64> {
         match self.context_window {
             0 => step.window.filter(|window| *window > 0),
@@ -158,53 +155,22 @@ impl Compact {
         };
         let start = step.view.boundary(start);
         let kept =
-            self.kept(&step.view, start, self.keep_user_tokens.min(share_of(limit, USER)) / harder);
-        let places = step.view.places().iter().enumerate().take(start);
-        let cut: u64 = places
-            .filter(|(at, place)| place.whose != Whose::Summary && !kept.contains(at))
-            .map(|(_, place)| place.tokens)
-            .sum();
-        let least = if is_demanded { 1 } else { share_of(limit, LEAST) };
-        (cut >= least).then_some(Cut { up_to: start, kept })
-    }
-
-    /// Returns which messages before a place stay as they are: what is pinned, the request at hand,
-    /// what the user said first, and of the rest the latest as long as they fit.
-    fn kept(&self, view: &View, before: usize, tokens: u64) -> Vec<usize> {
-        let is_whose = |whose: Whose| {
-            move |at: &usize| view.places().get(*at).is_some_and(|place| place.whose == whose)
-        };
-        let said: Vec<usize> = (0..before).filter(is_whose(Whose::User)).collect();
-        let mut kept: Vec<usize> = (0..before).filter(is_whose(Whose::Pinned)).collect();
-        let at_hand = (0..view.messages().len()).rfind(is_whose(Whose::User));
-        kept.extend(at_hand.filter(|at| *at < before));
-        let size = |at: usize| view.places().get(at).map_or(0, |place| place.tokens);
-        let mut used = 0;
-        for at in said.first().into_iter().chain(said.iter().rev()) {
-            if kept.contains(at) {
-                continue;
-            }
-            if used + size(*at) <= tokens {
-                used += size(*at);
-                kept.push(*at);
-            }
-        }
-        kept.sort_unstable();
-        kept
+            kept(&step.view, start, self.keep_user_tokens.min(share_of(limit, USER)) / harder);
+        let least = if is_demanded { 1 } else { share_of(limit, LEAST).max(1) };
+        (tokens_of(&step.view, start, &kept) >= least).then_some(Cut { up_to: start, kept })
     }
 
     /// Returns how results may be shown shorter, but for those behind a place, and how long the next
     /// request is then.
-    fn shortened(&self, view: &View, before: usize, goal: u64) -> (Vec<Shown>, u64) {
-        let old = results(view, before).into_iter().filter(|observed| !observed.result.is_error);
-        shorten(view, old, goal, |observed| Some(placeholder(observed, PREVIEW)))
+    fn shortened(view: &View, replaced: &Replaced, before: usize, goal: u64) -> (Vec<Shown>, u64) {
+        shorten(view, replaced.open(view, before), goal, |one| Some(placeholder(one, PREVIEW)))
     }
 
     /// Returns how results may be shown shorter, those of the last turn too if there is no other way
     /// to stay below `most`. The model has not seen these yet: they keep their beginning and end.
-    fn squeezed(&self, view: &View, goal: u64, most: u64) -> (Vec<Shown>, u64) {
+    fn squeezed(view: &View, replaced: &Replaced, goal: u64, most: u64) -> (Vec<Shown>, u64) {
         let last = last_turn(view);
-        let (mut shown, after) = self.shortened(view, last, goal);
+        let (mut shown, after) = Self::shortened(view, replaced, last, goal);
         if after < most {
             return (shown, after);
         }
@@ -213,11 +179,7 @@ impl Compact {
         // Half of what is to be left, at three characters a token.
         let each = goal / 2 * 3 / (unseen.len() as u64).max(1);
         let each = usize::try_from(each).unwrap_or(usize::MAX);
-        let cut = |observed: &Observed<'_>| {
-            let text = bowline_llm::text_of(&observed.result.content);
-            (text.len() > each).then(|| [Part::Text(middle_out(&text, each))].into())
-        };
-        let (more, _) = shorten(view, unseen, 0, cut);
+        let (more, _) = shorten(view, unseen, 0, |one| ends_of(one, each));
         shown.extend(more);
         let rewrite = Rewrite { results: shown, ..Rewrite::default() };
         let after = view.rewritten(&rewrite).estimate();
@@ -226,24 +188,17 @@ impl Compact {
 
     /// Returns what to do when there is no way to summarise: shorten what can be shortened, and say
     /// when the next request cannot fit.
-    fn last_resort(&self, step: &Step) -> Vec<Act> {
+    fn last_resort(&self, step: &Step, memory: &Memory) -> Vec<Act> {
         let window = self.window(step).unwrap_or(u64::MAX);
-        let (results, after) = self.squeezed(&step.view, self.goal(step), window);
+        let (results, after) =
+            Self::squeezed(&step.view, &memory.replaced, self.goal(step), window);
         let least = share_of(self.limit(step).unwrap_or(0), LEAST);
         let mut acts = Vec::new();
         if !results.is_empty() && step.tokens().saturating_sub(after) >= least {
             acts.push(Act::Rewrite(Rewrite { results, ..Rewrite::default() }));
         }
         let left = if acts.is_empty() { step.tokens() } else { after };
-        // An estimate alone is no reason to end a run.
-        let doubt = step.tokens().saturating_sub(step.view.least());
-        if left.saturating_sub(doubt) > window {
-            let message = format!(
-                "the next request would take about {left} of {window} tokens, and nothing more of \
-                 the conversation can be shortened"
-            );
-            acts.push(Act::Fail(RunError { kind: RunErrorKind::ContextExhausted, message }));
-        }
+        acts.extend(exhausted(step, left, window));
         acts
     }
 
@@ -254,10 +209,10 @@ impl Compact {
             None => Choice::Continue,
         };
         let mut acts = vec![Act::warn(format!("the conversation could not be summarised: {why}"))];
-        if choice == Choice::Retry && memory.asked < ATTEMPTS {
+        if choice == Choice::Retry && memory.attempts.asked < ATTEMPTS {
             acts.push(Act::Ask { tokens: step.tokens() });
         } else {
-            acts.extend(self.last_resort(step));
+            acts.extend(self.last_resort(step, memory));
         }
         acts
     }
@@ -280,83 +235,54 @@ impl Effect for Compact {
 
     fn fold(&self, memory: &mut Memory, entry: &Entry) {
         memory.previous.fold(entry);
-        match &entry.kind {
-            EntryKind::RunStarted(_) => memory.begin_turn(),
-            EntryKind::Assistant(said) if said.purpose != Purpose::Compact => memory.begin_turn(),
-            EntryKind::Posted(Op { kind: OpKind::Compact { focus }, .. }) => {
-                memory.focus.clone_from(focus);
-            }
-            EntryKind::Effect(acted) if is_own(acted) => match &acted.act {
-                Act::Ask { tokens } => {
-                    memory.asked += 1;
-                    memory.is_demanded |= acted.op.is_some();
-                    // Until it is known better.
-                    memory.gave_up = Some(*tokens);
-                }
-                Act::Rewrite(_) => {
-                    memory.gave_up = None;
-                    memory.focus = None;
-                }
-                Act::Say { .. }
-                | Act::Note(_)
-                | Act::Warn { .. }
-                | Act::Stop { .. }
-                | Act::Fail(_) => {}
-            },
-            _ => {}
-        }
+        memory.attempts.fold(entry);
+        memory.replaced.fold(entry);
+    }
+
+    fn acted(&self, memory: &mut Memory, acted: &Acted) {
+        memory.attempts.acted(acted);
+        memory.replaced.acted(acted);
     }
 
     async fn before(&self, step: &Step, memory: &Memory) -> Result<Vec<Act>, EffectError> {
-        let is_forced = step.is_overflown || step.demand.is_some();
-        let limit = self.limit(step).unwrap_or(u64::MAX);
-        if !is_forced && step.tokens() < limit {
+        let is_demanded = step.demand.is_some();
+        let (limit, goal) = (self.limit(step).unwrap_or(u64::MAX), self.goal(step));
+        if !is_demanded && !step.is_overflown && step.tokens() < limit {
             return Ok(Vec::new());
         }
-        if step.demand.is_none() {
-            let start = step.view.boundary(recent(
-                &step.view,
-                self.keep_turns,
-                self.keep_recent_tokens.min(share_of(limit, RECENT)),
-                self.goal(step) / 2,
-            ));
-            let (results, after) = self.shortened(&step.view, start, self.goal(step));
-            if after <= self.goal(step) && !results.is_empty() {
+        if !is_demanded {
+            let tokens = self.keep_recent_tokens.min(share_of(limit, RECENT));
+            let start = recent(&step.view, self.keep_turns, tokens, goal / 2);
+            let start = step.view.boundary(start);
+            let (results, after) = Self::shortened(&step.view, &memory.replaced, start, goal);
+            if after <= goal && !results.is_empty() {
                 return Ok(vec![Act::Rewrite(Rewrite { results, ..Rewrite::default() })]);
             }
         }
-        // What failed is not tried again at once: it costs as much, and comes to the same.
-        let room = share_of(self.window(step).unwrap_or(0), 0.05);
-        let is_hopeless = memory.gave_up.is_some_and(|at| step.tokens() < at.saturating_add(room));
-        if (is_hopeless && !is_forced) || self.cut(step, 1, step.demand.is_some()).is_none() {
-            return Ok(self.last_resort(step));
+        let window = self.window(step);
+        // What cannot be sent as it is leaves no choice.
+        let is_forced =
+            is_demanded || step.is_overflown || window.is_some_and(|window| step.tokens() > window);
+        let is_hopeless = !is_forced && memory.attempts.is_hopeless(step, window);
+        if is_hopeless || self.cut(step, 1, is_demanded).is_none() {
+            return Ok(self.last_resort(step, memory));
         }
         Ok(vec![Act::Ask { tokens: step.tokens() }])
     }
 
     fn question(&self, step: &Step, memory: &Memory) -> Option<Question> {
-        let cut = self.cut(step, memory.asked, memory.is_demanded)?;
+        let Attempts { asked, is_demanded, focus, .. } = &memory.attempts;
+        let cut = self.cut(step, *asked, *is_demanded)?;
         let passage = Passage { view: &step.view, up_to: cut.up_to, kept: &cut.kept };
-        let model = self.summariser.as_ref().map(|model| model.info());
-        let window = match model {
-            Some(info) => info.context_window,
-            None => self.window(step),
-        };
-        // Half of the window, at three characters a token: it must not be too long itself.
-        let room = window.map_or(400_000, |window| window / 2 * 3);
-        let words = (self.goal(step) / 10).clamp(200, 2_000);
-        let order = Order {
-            words,
-            room: usize::try_from(room).unwrap_or(usize::MAX),
-            focus: memory.focus.as_deref(),
-        };
-        let most = model.map_or(step.max_output_tokens, |info| info.max_output_tokens);
-        Some(Question {
-            system: notes::system(),
-            prompt: passage.prompt(&memory.previous, &order),
+        let info = self.summariser.as_ref().map(|model| model.info());
+        let task = Task {
             model: self.summariser.clone(),
-            max_output_tokens: Some(most.map_or(NOTES, |most| most.min(NOTES))),
-        })
+            window: info.map_or_else(|| self.window(step), |info| info.context_window),
+            max_output_tokens: info.map_or(step.max_output_tokens, |info| info.max_output_tokens),
+            goal: self.goal(step),
+            focus: focus.as_deref(),
+        };
+        Some(passage.question(&memory.previous, &task))
     }
 
     async fn answered(
@@ -365,60 +291,60 @@ impl Effect for Compact {
         memory: &Memory,
         said: &Said,
     ) -> Result<Vec<Act>, EffectError> {
-        let text = match notes_of(said) {
+        let text = match notes::written(said) {
             Ok(text) => text,
             Err(why) => return Ok(self.fail(step, memory, why).await),
         };
-        let Some(cut) = self.cut(step, memory.asked, memory.is_demanded) else {
+        let Attempts { asked, is_demanded, .. } = memory.attempts;
+        let Some(cut) = self.cut(step, asked, is_demanded) else {
             return Ok(self.fail(step, memory, "there is nothing to summarise".to_owned()).await);
         };
         let passage = Passage { view: &step.view, up_to: cut.up_to, kept: &cut.kept };
         let summary = passage.summary(&text, &memory.previous, &step.tools, &self.pinned);
         let mut rewrite = Rewrite { summary: Some(summary), ..Rewrite::default() };
         let goal = self.goal(step);
+        let limit = self.limit(step).unwrap_or(u64::MAX);
         let view = step.view.rewritten(&rewrite);
         let mut after = view.estimate();
         if after > goal {
             // The latest turns are long themselves.
-            let limit = self.limit(step).unwrap_or(u64::MAX);
-            (rewrite.results, after) = self.squeezed(&view, goal, limit);
+            (rewrite.results, after) = Self::squeezed(&view, &memory.replaced, goal, limit);
         }
         if after >= step.tokens() {
             let why = "the summary is no shorter than what it stands for".to_owned();
             return Ok(self.fail(step, memory, why).await);
         }
-        let is_enough = self.limit(step).is_none_or(|limit| after < limit);
         let next = Step { view: step.view.rewritten(&rewrite), ..step.clone() };
         let mut acts = vec![Act::Rewrite(rewrite)];
-        if !is_enough
-            && memory.asked < ATTEMPTS
-            && self.cut(&next, memory.asked + 1, memory.is_demanded).is_some()
-        {
+        if after >= limit && asked < ATTEMPTS && self.cut(&next, asked + 1, is_demanded).is_some() {
             acts.push(Act::Ask { tokens: after });
+        } else {
+            acts.extend(exhausted(step, after, self.window(step).unwrap_or(u64::MAX)));
         }
         Ok(acts)
     }
 }
 
-/// Returns the notes that a model wrote.
-fn notes_of(said: &Said) -> Result<String, String> {
-    match &said.broken {
-        Some(Broken::Failed { message, .. }) => return Err(message.clone()),
-        Some(Broken::Stopped | Broken::OutOfTime) => return Err("it was stopped".to_owned()),
-        None => {}
-    }
-    match &said.stop {
-        StopReason::EndTurn | StopReason::MaxTokens => {}
-        stop => return Err(format!("the model stopped for another reason: {stop:?}")),
-    }
-    let text = said.message.to_text();
-    let text = text.trim();
-    if text.is_empty() { Err("the summary is empty".to_owned()) } else { Ok(text.to_owned()) }
+/// Returns what to do about the next request, which cannot get any shorter, if it does not fit.
+fn exhausted(step: &Step, tokens: u64, window: u64) -> Option<Act> {
+    let message = format!(
+        "the next request would take about {tokens} of {window} tokens, and nothing more of the \
+         conversation can be shortened"
+    );
+    let error = RunError { kind: RunErrorKind::ContextExhausted, message };
+    // An estimate alone is no reason to end a run.
+    let doubt = step.tokens().saturating_sub(step.view.least());
+    (tokens.saturating_sub(doubt) > window).then_some(Act::Fail(error))
 }
 
-/// Tells whether an act is one of this effect, which an agent may have several times.
-fn is_own(acted: &Acted) -> bool {
-    acted.effect.split('-').next() == Some("compact")
+/// Cuts a result to its beginning and its end. What is kept elsewhere can only be named here.
+fn ends_of(observed: &Observed<'_>, length: usize) -> Option<Arc<[Part]>> {
+    let content = &observed.result.content;
+    if stored_text(content) > 0 {
+        return Some([Part::Text(format!("[{}]", preview_of(content, length)))].into());
+    }
+    let text = text_of(content);
+    (text.len() > length).then(|| [Part::Text(middle_out(&text, length))].into())
 }
 
 impl fmt::Debug for Compact {

@@ -6,13 +6,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bowline_llm::{AssistantPart, Message, MessageRef, Part, UserMessage, text_of};
+use bowline_llm::{
+    AssistantPart, Message, MessageRef, Model, Part, StopReason, UserMessage, text_of,
+};
 
-use crate::conversation::{View, Whose};
-use crate::entry::{Act, Acted, Entry, EntryKind, Rewrite, Summary};
+use crate::conversation::{Said, View, Whose};
+use crate::entry::{Act, Acted, Broken, Entry, EntryKind, Rewrite, Summary};
 use crate::tool::Toolbox;
 
-use super::turns::{middle_out, results};
+use super::Question;
+use super::block::{middle_out, others, results, stored_text};
 
 /// What the model is told that writes the notes.
 const SYSTEM: &str = "\
@@ -37,6 +40,12 @@ const RESULT: usize = 2_000;
 
 /// How many characters of the arguments of a call it gets to see.
 const ARGUMENTS: usize = 500;
+
+/// How many messages of the greatest length it can read at least.
+const LINES: usize = 8;
+
+/// How many tokens notes may have, thoughts included.
+const NOTES: u64 = 16_384;
 
 /// How many files are listed at most.
 const FILES: usize = 100;
@@ -67,23 +76,51 @@ pub(super) struct Passage<'a> {
 }
 
 /// What is asked of the model that writes the notes.
-pub(super) struct Order<'a> {
-    /// How many words they may have.
-    pub(super) words: u64,
-    /// How many characters of the conversation it can read.
-    pub(super) room: usize,
-    /// What they should not leave out.
+pub(super) struct Task<'a> {
+    /// Who writes them; `None` for the agent's own model.
+    pub(super) model: Option<Arc<dyn Model>>,
+    /// How many tokens its request and its answer may have together, where it is known.
+    pub(super) window: Option<u64>,
+    /// How many tokens its answer may have, where it is known.
+    pub(super) max_output_tokens: Option<u64>,
+    /// How many tokens are to be left of the conversation.
+    pub(super) goal: u64,
+    /// What the notes should not leave out.
     pub(super) focus: Option<&'a str>,
 }
 
-/// Returns the system text for the model that writes notes.
-pub(super) fn system() -> Arc<str> {
-    SYSTEM.into()
+/// Returns the notes that a model wrote.
+pub(super) fn written(said: &Said) -> Result<String, String> {
+    match &said.broken {
+        Some(Broken::Failed { message, .. }) => return Err(message.clone()),
+        Some(Broken::Stopped | Broken::OutOfTime) => return Err("it was stopped".to_owned()),
+        None => {}
+    }
+    match &said.stop {
+        StopReason::EndTurn | StopReason::MaxTokens => {}
+        stop => return Err(format!("the model stopped for another reason: {stop:?}")),
+    }
+    let text = said.message.to_text();
+    let text = text.trim();
+    if text.is_empty() { Err("the summary is empty".to_owned()) } else { Ok(text.to_owned()) }
 }
 
 impl Passage<'_> {
     /// Returns what the model is asked that writes the notes.
-    pub(super) fn prompt(&self, previous: &Previous, order: &Order<'_>) -> Arc<UserMessage> {
+    pub(super) fn question(&self, previous: &Previous, task: &Task<'_>) -> Question {
+        // What it reads may take half of its window, at three characters a token, the notes before
+        // and those it writes a quarter each: the request must not be too long itself.
+        let room = task.window.map_or(400_000, |window| window / 2 * 3);
+        let most = task.window.map_or(NOTES, |window| (window / 4).clamp(1, NOTES));
+        Question {
+            system: SYSTEM.into(),
+            prompt: self.prompt(previous, task, usize::try_from(room).unwrap_or(usize::MAX)),
+            model: task.model.clone(),
+            max_output_tokens: Some(task.max_output_tokens.map_or(most, |own| own.min(most))),
+        }
+    }
+
+    fn prompt(&self, previous: &Previous, task: &Task<'_>, room: usize) -> Arc<UserMessage> {
         let mut prompt = String::new();
         if let Some(text) = previous.text() {
             let _ = write!(
@@ -97,12 +134,13 @@ impl Passage<'_> {
             prompt,
             "This is the conversation that the notes are to stand for.\n\n\
              <conversation>\n{}</conversation>\n\n",
-            self.transcript(order.room)
+            self.transcript(room)
         );
-        if let Some(focus) = order.focus.filter(|focus| !focus.trim().is_empty()) {
+        if let Some(focus) = task.focus.filter(|focus| !focus.trim().is_empty()) {
             let _ = write!(prompt, "The user asks that the notes keep this: {focus}\n\n");
         }
-        let _ = write!(prompt, "Write the notes now, in at most {} words.", order.words);
+        let words = (task.goal / 10).clamp(200, 2_000);
+        let _ = write!(prompt, "Write the notes now, in at most {words} words.");
         Arc::new(UserMessage::text(prompt))
     }
 
@@ -113,7 +151,7 @@ impl Passage<'_> {
         let messages = self.view.messages().iter().zip(places).take(self.up_to);
         let lines: Vec<String> = messages
             .filter(|(_, place)| place.whose != Whose::Summary)
-            .map(|(message, place)| line(message, place.whose))
+            .map(|(message, place)| middle_out(&line(message, place.whose), room / LINES))
             .collect();
         let length: usize = lines.iter().map(String::len).sum();
         if length <= room {
@@ -233,9 +271,13 @@ fn assistant_line(part: &AssistantPart) -> Option<String> {
 
 fn parts(parts: &[Part], limit: usize) -> String {
     let mut text = text_of(parts);
-    let others = parts.iter().filter(|part| part.as_text().is_none()).count();
+    let others = others(parts).count();
     if others > 0 {
         let _ = write!(text, "[{others} images or documents]");
+    }
+    let stored = stored_text(parts);
+    if stored > 0 {
+        let _ = write!(text, "[a text of {stored} bytes]");
     }
     middle_out(&text, limit)
 }

@@ -1,13 +1,10 @@
-//! The turns of a view, and which part of it may be shortened.
+//! The turns of a view, and which of them stay as they are.
 
-use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
 
-use bowline_llm::{CallId, Message, Part, ToolCall, ToolResult};
+use bowline_llm::Message;
 
-use crate::conversation::{View, Whose, size_of_parts};
-use crate::entry::Shown;
+use crate::conversation::{View, Whose};
 
 /// Returns the ranges of a view's messages that belong together: a reply with its results, or one
 /// message that was said to the model.
@@ -41,85 +38,66 @@ pub(super) fn recent(view: &View, replies: usize, tokens: u64, most: u64) -> usi
     start
 }
 
-/// A result of a view, with the call that it is of.
-pub(super) struct Observed<'a> {
-    pub(super) result: &'a ToolResult,
-    pub(super) call: Option<&'a ToolCall>,
-}
-
-/// Returns the results among the first messages of a view, in order.
-pub(super) fn results(view: &View, before: usize) -> Vec<Observed<'_>> {
-    let mut calls: HashMap<&CallId, &ToolCall> = HashMap::new();
-    let mut results = Vec::new();
-    for message in view.messages().iter().take(before) {
-        match &**message {
-            Message::Assistant(said) => {
-                calls.extend(said.tool_calls().map(|call| (&call.id, call)));
-            }
-            Message::Results(all) => results.extend(
-                all.iter()
-                    .map(|result| Observed { result, call: calls.get(&result.call).copied() }),
-            ),
-            Message::User(_) => {}
-        }
-    }
-    results
-}
-
-/// Shows results shorter, the oldest first, until the next request is no longer than `goal`. Returns
-/// those, and the tokens of the next request then.
-pub(super) fn shorten<'a>(
-    view: &View,
-    results: impl IntoIterator<Item = Observed<'a>>,
-    goal: u64,
-    shorter: impl Fn(&Observed<'_>) -> Option<Arc<[Part]>>,
-) -> (Vec<Shown>, u64) {
-    let (mut shown, mut freed) = (Vec::new(), 0);
-    for observed in results {
-        if view.estimate_without(freed) <= goal {
-            break;
-        }
-        let Some(content) = shorter(&observed) else { continue };
-        let (long, short) = (size_of_parts(&observed.result.content), size_of_parts(&content));
-        // What is hardly shorter is not worth another look.
-        if short + LEAST > long {
-            continue;
-        }
-        freed += long - short;
-        shown.push(Shown { call: observed.result.call.clone(), content });
-    }
-    (shown, view.estimate_without(freed))
-}
-
-/// How many tokens a result must get shorter by.
-const LEAST: u64 = 16;
-
 /// Returns where the last turn begins: the last reply, with what came behind it.
 pub(super) fn last_turn(view: &View) -> usize {
     recent(view, 1, 0, 0)
 }
 
-/// Makes what stands in place of a result: what it was, and how it began.
-pub(super) fn placeholder(observed: &Observed<'_>, preview: usize) -> Arc<[Part]> {
-    let text = bowline_llm::text_of(&observed.result.content);
-    let begins = first_chars(text.trim(), preview).replace(['\n', '\r'], " ");
-    let more = if text.trim().chars().count() > preview { "..." } else { "" };
-    let name = observed.call.map_or(observed.result.name.as_str(), |call| call.name.as_str());
-    [Part::Text(format!("[tool result for {name}: {begins}{more}]"))].into()
+/// Returns where the last messages begin, so many at least: a turn is not cut, and the last one is
+/// always among them.
+pub(super) fn last_messages(view: &View, count: usize) -> usize {
+    let start = view.messages().len().saturating_sub(count);
+    view.boundary(start).min(last_turn(view))
 }
 
-/// Returns the first characters of a text.
-pub(super) fn first_chars(text: &str, count: usize) -> &str {
-    text.char_indices().nth(count).map_or(text, |(end, _)| &text[..end])
-}
-
-/// Cuts a text to its beginning and its end.
-pub(super) fn middle_out(text: &str, limit: usize) -> String {
-    let count = text.chars().count();
-    if count <= limit {
-        return text.to_owned();
+/// Returns where the turns begin that have the last results, so many at least; the last turn is
+/// always among them.
+pub(super) fn last_results(view: &View, count: usize) -> usize {
+    let (mut start, mut seen) = (view.messages().len(), 0);
+    for (at, message) in view.messages().iter().enumerate().rev() {
+        if seen >= count {
+            break;
+        }
+        if let Message::Results(results) = &**message {
+            seen += results.len();
+            start = at;
+        }
     }
-    let half = limit / 2;
-    let tail = text.char_indices().nth(count - half).map_or("", |(start, _)| &text[start..]);
-    format!("{} [... {} characters ...] {tail}", first_chars(text, half), count - 2 * half)
+    if seen < count {
+        start = 0;
+    }
+    view.boundary(start).min(last_turn(view))
+}
+
+/// Returns which messages before a place stay as they are: what is pinned, the request at hand, what
+/// the user said first, and of the rest the latest as long as they fit.
+pub(super) fn kept(view: &View, before: usize, tokens: u64) -> Vec<usize> {
+    let is_whose = |whose: Whose| {
+        move |at: &usize| view.places().get(*at).is_some_and(|place| place.whose == whose)
+    };
+    let said: Vec<usize> = (0..before).filter(is_whose(Whose::User)).collect();
+    let mut kept: Vec<usize> = (0..before).filter(is_whose(Whose::Pinned)).collect();
+    let at_hand = (0..view.messages().len()).rfind(is_whose(Whose::User));
+    kept.extend(at_hand.filter(|at| *at < before));
+    let size = |at: usize| view.places().get(at).map_or(0, |place| place.tokens);
+    let mut used = 0;
+    for at in said.first().into_iter().chain(said.iter().rev()) {
+        if kept.contains(at) {
+            continue;
+        }
+        if used + size(*at) <= tokens {
+            used += size(*at);
+            kept.push(*at);
+        }
+    }
+    kept.sort_unstable();
+    kept
+}
+
+/// Returns how many tokens a summary takes the place of: those of the messages before a place, but
+/// for some, and for an earlier summary.
+pub(super) fn tokens_of(view: &View, before: usize, kept: &[usize]) -> u64 {
+    let places = view.places().iter().enumerate().take(before);
+    let counts = places.filter(|(at, place)| place.whose != Whose::Summary && !kept.contains(at));
+    counts.map(|(_, place)| place.tokens).sum()
 }

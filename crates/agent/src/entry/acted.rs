@@ -28,6 +28,17 @@ pub struct Acted {
     pub op: Option<OpId>,
 }
 
+impl Acted {
+    /// Tells whether an effect of a kind did it, of which an agent may have several.
+    pub(crate) fn is_of(&self, kind: &str) -> bool {
+        match self.effect.strip_prefix(kind) {
+            Some("") => true,
+            Some(rest) => rest.strip_prefix('-').is_some_and(|n| n.parse::<u32>().is_ok()),
+            None => false,
+        }
+    }
+}
+
 /// On which side of a model call an effect acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -12,13 +12,16 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use bowline_llm::{CallId, RawJson, Usage, Usd};
+use bowline_llm::{CallId, Part, RawJson, Usage, Usd};
 
 use crate::children::Children;
+use crate::entry::EntryKind;
 use crate::event::AgentMeta;
 use crate::id::{SessionId, Source};
+use crate::journal::{JournalError, SessionLog};
 use crate::op::Decision;
 use crate::redact::Redaction;
+use crate::turn::body;
 
 use super::ToolError;
 
@@ -47,6 +50,8 @@ pub struct ToolContext {
     pub children: Children,
     pub(crate) source: Arc<dyn Source>,
     pub(crate) scope: Arc<CallScope>,
+    // A clone that outlives the call does not keep the session from being opened again.
+    pub(crate) log: Option<Weak<dyn SessionLog>>,
 }
 
 /// What woke a waiting call.
@@ -107,6 +112,33 @@ impl ToolContext {
             let before = self.scope.recorded.get(name)?;
             before.iter().rev().find_map(find)
         })
+    }
+
+    /// Returns the whole result of an earlier call of this agent, whatever the conversation still
+    /// shows of it; `None` if no such call has ended, and where there is no log.
+    ///
+    /// # Errors
+    /// As [`Journal::read`](crate::journal::Journal::read) and
+    /// [`Blobs::get`](crate::journal::Blobs::get).
+    pub async fn result_of(&self, call: &CallId) -> Result<Option<Vec<Part>>, JournalError> {
+        let Some(log) = self.log.as_ref().and_then(Weak::upgrade) else { return Ok(None) };
+        let entries = log.journal(self.agent.id).read().await?;
+        // An id is never given twice, not even on a branch that was left.
+        let ended = entries.into_iter().find_map(|(_, entry)| match entry.kind {
+            EntryKind::CallEnded(ended) if ended.call == *call => Some(ended),
+            _ => None,
+        });
+        let Some(ended) = ended else { return Ok(None) };
+        let shown = ended.content.iter().cloned();
+        let parts: Vec<Part> = match ended.full {
+            Some(whole) => {
+                let is_text = |part: &Part| part.as_text().is_some();
+                let others = shown.filter(|part| !is_text(part));
+                std::iter::once(Part::Stored(whole)).chain(others).collect()
+            }
+            None => shown.collect(),
+        };
+        Ok(Some(body::fetch(&parts, &*log.blobs()).await?))
     }
 
     /// Returns the folder for what tools keep of this session.
@@ -319,6 +351,7 @@ impl ToolContext {
             children: Children::none(),
             source,
             scope: Arc::new(CallScope::new(call, speaks, Records::default(), Redaction::default())),
+            log: None,
         }
     }
 }

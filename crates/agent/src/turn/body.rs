@@ -152,7 +152,8 @@ async fn fetch_message(
     }))
 }
 
-async fn fetch(parts: &[Part], blobs: &dyn Blobs) -> Result<Vec<Part>, JournalError> {
+/// Fetches what was put aside of some parts.
+pub(crate) async fn fetch(parts: &[Part], blobs: &dyn Blobs) -> Result<Vec<Part>, JournalError> {
     let mut fetched = Vec::with_capacity(parts.len());
     for part in parts {
         let Part::Stored(stored) = part else {

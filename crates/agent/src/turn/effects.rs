@@ -203,8 +203,7 @@ impl Turn {
                 continue;
             }
             let Some(step) = self.step(Phase::Before) else { return Ok(false) };
-            let is_overflown = occasion == Occasion::Overflow;
-            let step = Step { is_overflown, demand: demand.clone(), ..step };
+            let step = Step { demand: demand.clone(), ..step };
             let asked = slot.ask(step, None);
             let Some(acts) = self.consider(at, asked).await? else { return Ok(true) };
             if !acts.is_empty() {
@@ -409,7 +408,7 @@ impl Turn {
             max_output_tokens: info.max_output_tokens,
             spent: self.session.hub.run(self.meta.id),
             tools: self.callable(),
-            is_overflown: false,
+            is_overflown: self.conversation.is_overflown(),
             demand: None,
             now: self.session.source.now(),
         })

@@ -14,6 +14,10 @@ impl Turn {
         if run.is_ending() || run.pending.is_empty() || self.conversation.has_open_calls() {
             return Ok(());
         }
+        // What an effect has asked about must still be what it cuts when it gets the answer.
+        if run.asked.is_some() {
+            return Ok(());
+        }
         // A run that has failed is not to be talked on: what waits stays undelivered.
         if self.has_failed() {
             return Ok(());

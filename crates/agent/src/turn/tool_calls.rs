@@ -276,6 +276,7 @@ impl Turn {
             children,
             source: Arc::clone(&self.session.source),
             scope: Arc::clone(&scope),
+            log: Some(Arc::downgrade(&self.log)),
         };
         batch.start(Start { call, access, deadline, run, cx, scope });
     }

@@ -9,93 +9,14 @@ use bowline_agent::event::EventBody;
 use bowline_agent::op::OpKind;
 use bowline_agent::tool::{Access, tool_fn};
 use bowline_llm::scripted::Reply;
-use bowline_llm::{ErrorKind, ModelError, ModelInfo, Request, ScriptedModel};
+use bowline_llm::{ErrorKind, ModelError, Request, ScriptedModel};
 use bowline_llm::{Message, text_of};
 use pretty_assertions::assert_eq;
 
-use crate::support::{Stage, Text, Told, conversation, hear, lines, log_of, op, stage_for, usage};
-
-/// Makes an agent with a window of so many tokens. To questions on the side `notes` answers, to all
-/// others `speak`, which is told how many replies of the model stand in the request.
-fn within(
-    window: u64,
-    compact: Compact,
-    notes: impl Fn(&Request) -> Reply + Send + 'static,
-    speak: impl Fn(usize, &Request) -> Reply + Send + 'static,
-) -> Stage {
-    let mut turn = 0;
-    let model = ScriptedModel::answering(move |request| {
-        // What it is asked costs what it is long, at four bytes a token.
-        let tokens = length(request) / 4;
-        let reply = if is_side_question(request) {
-            notes(request)
-        } else {
-            turn += 1;
-            speak(turn - 1, request)
-        };
-        reply.with_usage(usage(tokens, 10))
-    });
-    let info = ModelInfo { context_window: Some(window), ..model_info() };
-    let stage = stage_for(model.with_info(info));
-    stage.change(|agent| {
-        agent.effects = vec![Arc::new(compact)];
-        agent.limits.model_turns = 0;
-        agent.limits.output_bytes = 0;
-    })
-}
-
-fn model_info() -> ModelInfo {
-    ModelInfo { provider: "p".into(), model: "m".into(), ..ModelInfo::default() }
-}
-
-fn is_side_question(request: &Request) -> bool {
-    request.system.contains("working notes")
-}
-
-/// Returns how many bytes of text a request has.
-fn length(request: &Request) -> u64 {
-    let texts = request.messages.iter().map(|message| match &**message {
-        Message::User(said) => text_of(&said.content).len(),
-        Message::Assistant(said) => {
-            said.to_text().len() + said.tool_calls().map(|call| call.arguments.len()).sum::<usize>()
-        }
-        Message::Results(all) => all.iter().map(|result| text_of(&result.content).len()).sum(),
-    });
-    (request.system.len() + texts.sum::<usize>()) as u64
-}
-
-/// A tool that reads a file: so many bytes of it.
-fn read() -> impl bowline_agent::tool::DynTool + 'static {
-    let run = async |input: Text, _| {
-        let bytes = input.text.rsplit('.').next().and_then(|size| size.parse().ok()).unwrap_or(0);
-        Ok(format!("{}\n{}", input.text, "x".repeat(bytes)).into())
-    };
-    tool_fn("read", "Reads.", run).with_access(Access::read("src/lib.rs"))
-}
-
-fn reads(bytes: usize) -> Reply {
-    Reply::call("read", format!(r#"{{"text":"file.{bytes}"}}"#))
-}
-
-fn side_questions(stage: &Stage) -> Vec<Request> {
-    stage.model.requests().into_iter().filter(is_side_question).collect()
-}
-
-fn texts(stage: &Stage, request: usize) -> Vec<String> {
-    stage.asked()[request].clone()
-}
-
-fn compactions(told: &Told) -> Vec<String> {
-    lines(&told.events, |body| {
-        matches!(
-            body,
-            EventBody::Effect { .. }
-                | EventBody::CompactionStart { .. }
-                | EventBody::CompactionEnd { .. }
-                | EventBody::CacheBreak { .. }
-        )
-    })
-}
+use crate::narrow::{
+    compactions, is_side_question, length, read, reads, side_questions, texts, within,
+};
+use crate::support::{Text, conversation, hear, lines, log_of, op, usage};
 
 #[tokio::test]
 async fn below_the_threshold_nothing_happens() {
