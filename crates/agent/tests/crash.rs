@@ -399,6 +399,22 @@ mod tests {
     }
 
     #[test]
+    fn effect() {
+        for job in
+            ["results that are shortened", "a summary", "results that are put away and recalled"]
+        {
+            for (side, world) in around(job, "effect", |side, _, world| {
+                // What it is about is a commit of its own: before it the effect has done nothing.
+                let last = world.log().pop().unwrap();
+                assert_eq!(last.kind.name() == "effect", side == After, "{job}");
+            }) {
+                // Nothing was sent between what led to it and what it did.
+                assert_eq!(repeated(&world), 0, "{job} {side:?}");
+            }
+        }
+    }
+
+    #[test]
     fn custom() {
         for (_, world) in around("three turns with notes", "custom", |_, _, _| {}) {
             assert_eq!(count(&world, "custom"), 3);

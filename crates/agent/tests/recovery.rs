@@ -20,7 +20,7 @@ mod tests {
 
     use super::support::crashing::{Cut, Side, World};
     use super::support::jobs::job;
-    use super::support::scenario::compare;
+    use super::support::scenario::{compare, names};
 
     macro_rules! cut_everywhere {
         ($($test:ident: $job:literal, $stride:literal;)*) => {
@@ -61,6 +61,10 @@ mod tests {
         a_model_that_fails: "a model that fails", 3;
         what_effects_say: "what effects say", 29;
         effects_that_stop_a_run: "effects that stop a run", 13;
+        results_that_are_shortened: "results that are shortened", 13;
+        a_summary: "a summary", 13;
+        a_window_that_slides: "a window that slides", 13;
+        results_that_are_put_away_and_recalled: "results that are put away and recalled", 13;
     }
 
     /// The jobs of effects are worth their name.
@@ -107,6 +111,27 @@ mod tests {
             "limit",
         ];
         assert_eq!(acts("effects that stop a run"), stopped);
+    }
+
+    /// What these jobs are for happens in them.
+    #[test]
+    fn what_is_shortened_in_a_job_is_shortened() {
+        let effects = [
+            ("results that are shortened", "rewrite", "ask"),
+            ("a summary", "ask", "warn"),
+            ("a window that slides", "ask", "warn"),
+            ("results that are put away and recalled", "rewrite", "ask"),
+        ];
+        for (name, act, other) in effects {
+            let log = job(name).uncut().log();
+            let count = |act: &str| {
+                let is_it = |entry: &&Entry| matches!(&entry.kind, EntryKind::Effect(acted) if acted.act.as_str() == act);
+                log.iter().filter(is_it).count()
+            };
+            assert!(count(act) >= 2 && count(other) == 0, "{name}: {:#?}", names(&log));
+            let recalls = names(&log).iter().filter(|line| line.ends_with(" recall")).count();
+            assert_eq!(recalls, if name.contains("recalled") { 2 } else { 0 });
+        }
     }
 
     /// A crash between a child's end and its parent's result loses and repeats nothing.

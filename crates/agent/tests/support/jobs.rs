@@ -1,6 +1,8 @@
 //! Tools and jobs for the tests of crashes.
 
 mod nudged;
+mod shortened;
+mod shortened;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -672,6 +674,7 @@ pub(crate) fn jobs() -> Vec<(&'static str, Scenario)> {
         ),
     ];
     jobs.extend(nudged::jobs());
+    jobs.extend(shortened::jobs());
     jobs
 }
 
