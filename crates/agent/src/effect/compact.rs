@@ -193,8 +193,10 @@ impl Compact {
         let (results, after) =
             Self::squeezed(&step.view, &memory.replaced, self.goal(step), window);
         let least = share_of(self.limit(step).unwrap_or(0), LEAST);
+        // What makes the request fit is worth it, however little it is.
+        let is_due = step.tokens() > window || step.is_overflown;
         let mut acts = Vec::new();
-        if !results.is_empty() && step.tokens().saturating_sub(after) >= least {
+        if !results.is_empty() && (is_due || step.tokens().saturating_sub(after) >= least) {
             acts.push(Act::Rewrite(Rewrite { results, ..Rewrite::default() }));
         }
         let left = if acts.is_empty() { step.tokens() } else { after };

@@ -138,6 +138,20 @@ async fn what_cannot_fit_even_with_a_summary_is_not_sent() {
     assert!(side_questions(&stage).len() <= 2);
 }
 
+/// However little is freed: what fits is sent.
+#[tokio::test]
+async fn what_just_fits_with_shorter_results_is_sent() {
+    let speak = |turn: usize, _: &Request| match turn {
+        0 | 1 => reads(1_200),
+        _ => Reply::text("done"),
+    };
+    let stage = within(10_000, Compact::default(), |_| panic!("asked"), speak).with(read());
+    let handle = stage.start();
+    let told = hear(handle.prompt("p".repeat(38_000))).await;
+    assert_eq!(told.text(), "done");
+    assert_eq!(rewrites(&log_of(handle.session_id()).await).len(), 1);
+}
+
 #[tokio::test]
 async fn a_result_that_lies_beside_the_log_makes_room_too() {
     let speak = |turn: usize, _: &Request| match turn {

@@ -105,8 +105,7 @@ impl Model for Stepping {
             true => Reply::text("## Done\nAll of it."),
             false => (self.speak)(next_step(&request)),
         };
-        let input =
-            request.messages.iter().map(|message| length(message)).sum::<usize>() as u64 / 4;
+        let input = request.messages.iter().map(length).sum::<usize>() as u64 / 4;
         let usage = Usage { input, output: 1, ..Usage::default() };
         ScriptedModel::new([reply.with_usage(usage)]).stream(request)
     }
