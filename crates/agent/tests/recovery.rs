@@ -125,8 +125,11 @@ mod tests {
         for (name, act, other) in effects {
             let log = job(name).uncut().log();
             let count = |act: &str| {
-                let is_it = |entry: &&Entry| matches!(&entry.kind, EntryKind::Effect(acted) if acted.act.as_str() == act);
-                log.iter().filter(is_it).count()
+                let acts = log.iter().filter_map(|entry| match &entry.kind {
+                    EntryKind::Effect(acted) => Some(acted.act.as_str()),
+                    _ => None,
+                });
+                acts.filter(|one| *one == act).count()
             };
             assert!(count(act) >= 2 && count(other) == 0, "{name}: {:#?}", names(&log));
             let recalls = names(&log).iter().filter(|line| line.ends_with(" recall")).count();

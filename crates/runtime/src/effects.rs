@@ -8,8 +8,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use bowline_agent::effect::{
-    Class, Compact, CostBudget, DynEffect, Effect, Inject, LoopDetect, Progress, Reflection,
-    StallDetect, TimeBudget, TokenBudget, ToolScope,
+    Class, Compact, CostBudget, DynEffect, Effect, Inject, LoopDetect, ObservationMask, Offload,
+    Progress, Reflection, SlidingWindow, StallDetect, TimeBudget, TokenBudget, ToolScope,
+    TrimToolResults,
 };
 use bowline_agent::schemars::{JsonSchema, schema_for};
 use bowline_llm::Model;
@@ -56,6 +57,10 @@ macro_rules! kinds {
 
 static KINDS: &[Kind] = kinds! {
     "compact" => Compact,
+    "sliding_window" => SlidingWindow,
+    "observation_mask" => ObservationMask,
+    "trim_tool_results" => TrimToolResults,
+    "offload" => Offload,
     "loop_detect" => LoopDetect,
     "stall_detect" => StallDetect,
     "reflection" => Reflection,
@@ -80,7 +85,7 @@ trait Configured: Effect + DeserializeOwned + JsonSchema {
 
 impl Configured for Compact {
     fn checked(self) -> Result<Self, String> {
-        Ok(self)
+        Self::checked(self)
     }
 
     fn model(&mut self) -> Option<(&str, &mut Option<Arc<dyn Model>>)> {
@@ -100,6 +105,10 @@ macro_rules! configured {
 }
 
 configured! {
+    SlidingWindow,
+    ObservationMask,
+    TrimToolResults,
+    Offload,
     LoopDetect,
     StallDetect,
     Reflection,

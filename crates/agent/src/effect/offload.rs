@@ -93,6 +93,10 @@ impl Effect for Offload {
     }
 
     async fn before(&self, step: &Step, replaced: &Replaced) -> Result<Vec<Act>, EffectError> {
+        // Without a way back nothing is put away.
+        if step.tools.get(RECALL).is_none() {
+            return Ok(Vec::new());
+        }
         let Some(block) = Block::due(step, self.threshold) else { return Ok(Vec::new()) };
         let old = replaced.fresh(&step.view, last_results(&step.view, self.recent_window));
         Ok(block.cut(&step.view, old, |one| self.hint(one)))

@@ -112,7 +112,7 @@ async fn a_turn_is_never_cut_in_the_middle() {
         let stage = stage.with(read()).change(|agent| agent.effects = vec![effect]);
         stage.play().await;
         for request in stage.model.requests() {
-            let Some(Message::Results(last)) = request.messages.iter().last().map(|it| &**it)
+            let Some(Message::Results(last)) = request.messages.iter().next_back().map(|it| &**it)
             else {
                 continue;
             };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bowline_agent::effect::{Compact, Offload};
+use bowline_agent::effect::{Compact, Offload, ToolScope};
 use bowline_agent::id::SystemSource;
 use bowline_agent::tool::{Access, ToolContext, ToolError, tool_fn};
 use bowline_agent::{ForkPoint, SessionHandle};
@@ -172,6 +172,16 @@ async fn compact_leaves_what_says_how_to_recall() {
         }
     }
     assert!(!away.is_empty());
+}
+
+#[tokio::test]
+async fn without_a_way_back_nothing_is_put_away() {
+    let stage = stage(12_000, 8, 3_000, Vec::new()).change(|agent| {
+        let scope = ToolScope { exclude: vec!["recall".into()], ..ToolScope::default() };
+        agent.effects.push(Arc::new(scope));
+    });
+    let told = stage.play().await;
+    assert_eq!((told.text().as_str(), compactions(&told)), ("done", vec![]));
 }
 
 #[tokio::test]

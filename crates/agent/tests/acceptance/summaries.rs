@@ -132,7 +132,7 @@ async fn what_cannot_fit_even_with_a_summary_is_not_sent() {
     let stage = within(10_000, Compact::default(), |_| Reply::text("notes"), speak);
     let handle = stage.start();
     hear(handle.prompt("one")).await;
-    let told = hear(handle.prompt("p".repeat(50_000))).await;
+    let told = hear(handle.prompt("p".repeat(120_000))).await;
     let Ending::Failed(error) = told.ending() else { panic!("{:?}", told.ending()) };
     assert_eq!(error.kind, RunErrorKind::ContextExhausted);
     assert!(side_questions(&stage).len() <= 2);

@@ -2,7 +2,6 @@
 
 mod nudged;
 mod shortened;
-mod shortened;
 
 use std::future::Future;
 use std::sync::Arc;
