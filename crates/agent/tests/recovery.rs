@@ -61,10 +61,10 @@ mod tests {
         a_model_that_fails: "a model that fails", 3;
         what_effects_say: "what effects say", 29;
         effects_that_stop_a_run: "effects that stop a run", 13;
-        results_that_are_shortened: "results that are shortened", 13;
-        a_summary: "a summary", 13;
-        a_window_that_slides: "a window that slides", 13;
-        results_that_are_put_away_and_recalled: "results that are put away and recalled", 13;
+        results_that_are_shortened: "results that are shortened", 29;
+        a_summary: "a summary", 29;
+        a_window_that_slides: "a window that slides", 29;
+        results_that_are_put_away_and_recalled: "results that are put away and recalled", 29;
     }
 
     /// The jobs of effects are worth their name.
