@@ -131,7 +131,6 @@ async fn compaction() -> support::Result {
         context_window: 2_000,
         threshold: 0.8,
         on_failure: Some(ask),
-        keep_turns: 0,
         ..Compact::default()
     };
     let agent = Agent { effects: vec![Arc::new(compact)], ..Agent::new(Arc::new(model.clone())) };

@@ -19,16 +19,17 @@ pub(super) fn turns(view: &View) -> Vec<Range<usize>> {
     turns
 }
 
-/// Returns where the last turns begin that are to stay: the last reply with what came behind it, so
-/// many replies as long as all of it fits `most`, and further ones as long as it fits `tokens`.
+/// Returns where the last turns begin that are to stay: what the model has not seen, so many replies
+/// as long as all of it fits `most`, and further ones as long as it fits `tokens`.
 pub(super) fn recent(view: &View, replies: usize, tokens: u64, most: u64) -> usize {
+    let unseen = last_turn(view);
     let mut start = view.messages().len();
     let (mut used, mut kept) = (0, 0);
     for turn in turns(view).into_iter().rev() {
         let places = view.places().iter().skip(turn.start).take(turn.len());
         used += places.map(|place| place.tokens).sum::<u64>();
         let room = if kept < replies { most.max(tokens) } else { tokens };
-        if kept > 0 && used > room {
+        if turn.start < unseen && used > room {
             break;
         }
         start = turn.start;
@@ -38,9 +39,23 @@ pub(super) fn recent(view: &View, replies: usize, tokens: u64, most: u64) -> usi
     start
 }
 
-/// Returns where the last turn begins: the last reply, with what came behind it.
+/// Returns where the last turn begins: what the model has not seen, with the reply that called for
+/// it; of a conversation that ends with a reply, that.
 pub(super) fn last_turn(view: &View) -> usize {
-    recent(view, 1, 0, 0)
+    let end = view.messages().len();
+    let mut start = end;
+    for turn in turns(view).into_iter().rev() {
+        let is_reply =
+            view.places().get(turn.start).is_some_and(|place| place.whose == Whose::Model);
+        if is_reply && turn.len() == 1 && turn.end < end {
+            break;
+        }
+        start = turn.start;
+        if is_reply {
+            break;
+        }
+    }
+    start
 }
 
 /// Returns where the last messages begin, so many at least: a turn is not cut, and the last one is
