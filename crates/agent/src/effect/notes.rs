@@ -147,10 +147,12 @@ impl Passage<'_> {
     /// Writes the passage as text; if it is too long, the older half of what does not fit is left
     /// out from behind the beginning on.
     fn transcript(&self, room: usize) -> String {
-        let places = self.view.places().iter();
+        let places = self.view.places();
+        // What stands before an earlier summary was known to whoever wrote that.
+        let summary = places.iter().position(|place| place.whose == Whose::Summary);
         let messages = self.view.messages().iter().zip(places).take(self.up_to);
         let lines: Vec<String> = messages
-            .filter(|(_, place)| place.whose != Whose::Summary)
+            .skip(summary.map_or(0, |at| at + 1))
             .map(|(message, place)| middle_out(&line(message, place.whose), room / LINES))
             .collect();
         let length: usize = lines.iter().map(String::len).sum();

@@ -139,6 +139,7 @@ async fn a_rewind_reaches_behind_a_summary() {
     assert!(conversation(&handle)[1].starts_with(r#"assistant "yyy"#));
 }
 
+// F117
 #[tokio::test]
 async fn a_summary_is_brought_up_to_date_and_never_stacked() {
     let asked = Arc::new(AtomicUsize::new(0));
@@ -164,6 +165,7 @@ async fn a_summary_is_brought_up_to_date_and_never_stacked() {
         });
         assert!(prompt.contains(&format!("<notes>\nnotes {at}\n</notes>")), "{prompt}");
         assert!(!prompt.contains("was shortened"), "an old summary is summarised: {prompt}");
+        assert!(!prompt.contains("[user] go"), "what was summarised is summarised again: {prompt}");
     }
     for request in stage.model.requests() {
         let lines = crate::support::lines_of(request.messages.iter());
