@@ -8,7 +8,7 @@ mod totals;
 mod view;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -26,6 +26,7 @@ use crate::output::Shape;
 use crate::tool::{Records, Waked};
 
 use context::Context;
+pub use context::planning::{Course, Planning};
 pub(crate) use hash::{hash_text, hash_tools};
 pub use totals::Totals;
 pub(crate) use view::size_of_parts;
@@ -92,6 +93,10 @@ pub struct OpenRun {
     pub shape: Option<Shape>,
     /// Whether the model was asked to mend its answer.
     pub repair: Repair,
+    /// The orchestrator that began it.
+    pub orchestrator: Option<String>,
+    /// How far it is with planning.
+    pub planning: Planning,
     /// What the agent told the user last with the tool that the shape names.
     pub(crate) told: Option<Arc<str>>,
     /// The operation that started it.
@@ -473,6 +478,11 @@ impl Conversation {
     /// Makes the ids of a reply's calls unique in this conversation.
     pub(crate) fn unique_ids(&self, message: &mut bowline_llm::AssistantMessage) {
         self.context.unique_ids(message);
+    }
+
+    /// Returns the id for a call that is to have this one, unique in this conversation.
+    pub(crate) fn unique_id(&self, id: CallId) -> CallId {
+        self.context.unique_id(id, &HashSet::new())
     }
 
     /// Returns the places of messages that have parts which are kept elsewhere, in order.

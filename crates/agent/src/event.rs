@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize};
 
-use bowline_llm::{CallId, MessageRef, Part, Spent, StopReason, Usage, Usd};
+use bowline_llm::{CallId, MessageRef, Part, RawJson, Spent, StopReason, Usage, Usd};
 
-use crate::entry::{CallStatus, Ending};
+use crate::entry::{CallStatus, Ending, PlanStep};
 use crate::id::{AgentId, EntryId, OpId, RunId, SessionId};
 use crate::journal::Pos;
 use crate::limits::LimitKind;
@@ -195,6 +195,35 @@ pub enum EventBody {
         /// The operation.
         id: OpId,
     },
+    /// There is a plan; it takes the place of the one before it.
+    PlanCreated {
+        /// How many steps it has.
+        count: usize,
+        /// The steps.
+        steps: Vec<PlanStep>,
+    },
+    /// A step of the plan begins: it becomes a call.
+    PlanStepStart {
+        /// Which step, from 0.
+        index: usize,
+        /// How many steps the plan has.
+        count: usize,
+        /// The tool.
+        tool: String,
+        /// Its arguments.
+        args: RawJson,
+    },
+    /// A step of the plan is over; what came of it is told with the end of its call.
+    PlanStepEnd {
+        /// Which step, from 0.
+        index: usize,
+        /// How many steps the plan has.
+        count: usize,
+        /// The tool.
+        tool: String,
+        /// How it ended.
+        status: CallStatus,
+    },
     /// A call waits for permission.
     PermissionRequest {
         /// What is asked.
@@ -289,7 +318,7 @@ pub enum EventBody {
         /// Its name.
         name: String,
         /// Its content.
-        data: bowline_llm::RawJson,
+        data: RawJson,
     },
     /// A reader was too slow, and some events are missing here; the log has the committed ones. It
     /// is told twice: where the gap begins, and, if anything follows it, where it ends.

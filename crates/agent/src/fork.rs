@@ -129,6 +129,7 @@ fn copies(path: &[&Entry], ids: &dyn Source) -> Vec<Loose> {
             EntryKind::Assistant(said) if said.broken.is_none() => {
                 open.extend(said.message.tool_calls().map(|call| call.id.clone()));
             }
+            EntryKind::StepTaken(taken) => open.push(taken.call.id.clone()),
             EntryKind::CallEnded(ended) => open.retain(|call| *call != ended.call),
             _ => {}
         }

@@ -1,17 +1,27 @@
 //! The shape of the loop: from what has happened to what to do next.
 
+mod plan_execute;
+
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use bowline_llm::CallId;
 
 use crate::conversation::{CallState, Conversation, Last};
-use crate::entry::Wake;
+use crate::entry::{Plan, Wake};
+
+pub(crate) use plan_execute::question;
+pub use plan_execute::{PlanExecute, Replan, read_plan};
 
 /// Decides what an agent does next.
 ///
 /// It is a pure function of the conversation: asked twice, it answers twice the same, in any
 /// process. It cannot corrupt a history: while calls are open the loop does [`open_calls`] and does
-/// not ask, and an open run in which there is nothing to do settles.
+/// not ask, an open run in which there is nothing to do settles, and limits, cancelling and what
+/// users say are the loop's affair.
+///
+/// A complete one is in `examples/custom_orchestrator.rs`.
 pub trait Orchestrator: Send + Sync {
     /// Returns a name for the log.
     fn name(&self) -> &str {
@@ -25,8 +35,14 @@ pub trait Orchestrator: Send + Sync {
 /// What to do next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NextStep {
-    /// Ask the model.
+    /// Ask the model, as [`Purpose::Turn`] unless it is for a plan or to go on: the other purposes are
+    /// the loop's own.
     CallModel(Purpose),
+    /// Make this the plan that counts. It says nothing to the model.
+    Plan(Plan),
+    /// Have the next step of the plan done: a call that the model sees as one of its own. Without
+    /// such a step it is as good as `Settle`.
+    Step,
     /// Go on with the open calls.
     CallTools,
     /// The turn is over: deliver what waits for that, or end the run.
@@ -51,8 +67,20 @@ pub enum Purpose {
     Continue,
     /// To mend an answer that did not have the required shape.
     Repair,
-    /// To make a plan.
+    /// To make a plan. The loop puts the question behind the conversation; neither it nor the reply
+    /// becomes a part of that, and calls in the reply are not run. The reply is in
+    /// [`Planning::proposal`](crate::conversation::Planning::proposal).
     Plan,
+}
+
+impl Purpose {
+    /// Tells whether what the model says is a part of the conversation.
+    pub fn is_said(self) -> bool {
+        match self {
+            Self::Turn | Self::WrapUp | Self::Continue | Self::Repair => true,
+            Self::Compact | Self::Plan => false,
+        }
+    }
 }
 
 /// Reason and act: ask the model, run what it calls, until it calls nothing.
@@ -78,6 +106,15 @@ impl Orchestrator for React {
             Last::Answer | Last::Broken => NextStep::Settle,
         }
     }
+}
+
+/// Returns the orchestrator of this crate that has a name; `agentic` is another one for `react`.
+pub fn named(name: &str) -> Option<Arc<dyn Orchestrator>> {
+    let fixed = PlanExecute { replan: Replan::Off };
+    let all: [Arc<dyn Orchestrator>; 3] =
+        [Arc::new(React), Arc::new(PlanExecute::default()), Arc::new(fixed)];
+    let name = if name == "agentic" { "react" } else { name };
+    all.into_iter().find(|orchestrator| orchestrator.name() == name)
 }
 
 /// Returns what to do about calls that are open, if any are: what the loop does before it asks an

@@ -3,17 +3,16 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use bowline_llm::{AssistantPart, CallId, Message, MessageRef, ToolResult, Usage};
+use bowline_llm::{AssistantPart, CallId, Message, MessageRef, RawJson, ToolResult, Usage};
 
 use crate::entry::{
     Act, Acted, AssistantSaid, CallEnded, CallStarted, CallStatus, CallWaiting, Created, Ending,
-    Entry, EntryKind, Rewrite, RunEnded, UserSaid, Via, Wake,
+    Entry, EntryKind, Rewrite, RunEnded, StepTaken, UserSaid, Via, Wake,
 };
 use crate::event::{AgentMeta, Event, EventBody, RunEnd};
 use crate::id::{AgentId, OpId, RunId, SessionId};
 use crate::journal::Pos;
 use crate::op::{Op, OpKind};
-use crate::orchestrator::Purpose;
 
 /// Turns the entries of a session into events. It must see every entry of an agent, in order.
 #[derive(Debug)]
@@ -46,6 +45,8 @@ struct Agent {
     queued: Vec<OpId>,
     // The effect that asks a model on the side.
     asking: Option<String>,
+    // The step of the plan that is under way.
+    step: Option<StepTaken>,
     copies: u64,
 }
 
@@ -198,6 +199,7 @@ impl Projection {
                 started: HashSet::new(),
                 queued: Vec::new(),
                 asking: None,
+                step: None,
                 copies,
             },
         );
@@ -241,6 +243,8 @@ struct Before {
     batch_done: Vec<(CallId, String, Option<CallEnded>)>,
     // The effect whose question is settled by this.
     asked: Option<String>,
+    // The step of the plan that is over with this.
+    step: Option<StepTaken>,
 }
 
 impl Agent {
@@ -258,14 +262,15 @@ impl Agent {
             EntryKind::Assistant(said) => {
                 self.turn += 1;
                 self.in_turn = false;
-                if said.purpose == Purpose::Compact {
-                    return before;
-                }
-                if said.broken.is_none() {
+                if said.purpose.is_said() && said.broken.is_none() {
                     let calls = said.message.tool_calls();
                     self.batch =
                         calls.map(|call| (call.id.clone(), call.name.clone(), None)).collect();
                 }
+            }
+            EntryKind::StepTaken(taken) => {
+                self.batch = vec![(taken.call.id.clone(), taken.call.name.clone(), None)];
+                self.step = Some(taken.clone());
             }
             EntryKind::CallStarted(started) => {
                 before.starts_again = !self.started.insert(started.call.clone());
@@ -284,6 +289,7 @@ impl Agent {
                 self.queued.retain(|queued| queued != op);
             }
             EntryKind::CallEnded(ended) => {
+                before.step = self.step.take_if(|step| step.call.id == ended.call);
                 if let Some((_, _, slot)) = self.batch.iter_mut().find(|(id, ..)| *id == ended.call)
                 {
                     slot.get_or_insert_with(|| ended.clone());
@@ -353,7 +359,12 @@ impl Sheet<'_> {
                 let (text, waiting) = (answered.text.clone(), answered.waiting);
                 self.push(Some(&answered.call), EventBody::Answer { text, waiting });
             }
-            EntryKind::CallEnded(ended) => self.call_ended(ended, before.batch_done),
+            EntryKind::CallEnded(ended) => self.call_ended(ended, before),
+            EntryKind::Planned(plan) => {
+                let (count, steps) = (plan.steps.len(), plan.steps.clone());
+                self.push(None, EventBody::PlanCreated { count, steps });
+            }
+            EntryKind::StepTaken(taken) => self.step_taken(taken),
             EntryKind::LimitHit(hit) => self.push(None, EventBody::LimitHit { limit: hit.limit }),
             EntryKind::RunEnded(ended) => {
                 if let Some(effect) = before.asked {
@@ -429,10 +440,7 @@ impl Sheet<'_> {
         if !live {
             self.push(None, EventBody::TurnStart {});
         }
-        let is_said = match said.purpose {
-            Purpose::Compact | Purpose::Plan => false,
-            Purpose::Turn | Purpose::WrapUp | Purpose::Continue | Purpose::Repair => true,
-        };
+        let is_said = said.purpose.is_said();
         if is_said {
             self.parts(said);
         }
@@ -540,7 +548,21 @@ impl Sheet<'_> {
         self.push(Some(&waiting.call), body);
     }
 
-    fn call_ended(&mut self, ended: &CallEnded, batch: Vec<(CallId, String, Option<CallEnded>)>) {
+    /// Tells that a step begins, and of its call as of any that the model makes.
+    fn step_taken(&mut self, taken: &StepTaken) {
+        let StepTaken { index, count, call } = taken.clone();
+        let (tool, arguments) = (call.name.clone(), call.arguments.clone());
+        if let Ok(args) = RawJson::parse(&*arguments) {
+            let start = EventBody::PlanStepStart { index, count, tool: tool.clone(), args };
+            self.push(Some(&taken.call.id), start);
+        }
+        self.push(Some(&taken.call.id), EventBody::ToolCall { name: tool, arguments });
+        let message = MessageRef::from(Message::Assistant(Arc::new(taken.message())));
+        self.push(None, EventBody::MessageAdded { message });
+    }
+
+    fn call_ended(&mut self, ended: &CallEnded, before: Before) {
+        let batch = before.batch_done;
         let name = self.agent.tool(&ended.call, &batch);
         let body = EventBody::ToolEnd {
             name,
@@ -550,6 +572,10 @@ impl Sheet<'_> {
             truncated: ended.full.is_some(),
         };
         self.push(Some(&ended.call), body);
+        if let Some(StepTaken { index, count, call }) = before.step {
+            let (tool, status) = (call.name, ended.status);
+            self.push(Some(&call.id), EventBody::PlanStepEnd { index, count, tool, status });
+        }
         if batch.is_empty() {
             return;
         }

@@ -9,6 +9,7 @@ mod effects;
 mod feeds;
 mod model_call;
 mod orphans;
+mod plan;
 mod request;
 mod result;
 mod settle;
@@ -174,17 +175,6 @@ impl Turn {
         }
         match self.next_step() {
             NextStep::Rest => return Ok(Progress::Rests),
-            step @ (NextStep::CallModel(_) | NextStep::CallTools) => {
-                if let Some(limit) = self.limit_for(&step) {
-                    self.hit(limit).await?;
-                } else if let NextStep::CallModel(purpose) = step {
-                    if !self.act_before(purpose).await? {
-                        self.call_model(purpose).await?;
-                    }
-                } else {
-                    self.call_tools().await?;
-                }
-            }
             // A reply that was stopped and not cancelled ran out of time.
             NextStep::Settle if self.is_out_of_time() => self.hit(LimitKind::RunTime).await?,
             NextStep::Settle => {
@@ -193,8 +183,26 @@ impl Turn {
                 }
             }
             NextStep::Wait(wakes) => self.wait(wakes).await?,
+            step => match self.limit_for(&step) {
+                Some(limit) => self.hit(limit).await?,
+                None => self.work(step).await?,
+            },
         }
         Ok(Progress::Stepped)
+    }
+
+    /// Does what counts against the limits.
+    async fn work(&mut self, step: NextStep) -> Result<(), Halt> {
+        match step {
+            NextStep::CallModel(purpose) => match self.act_before(purpose).await? {
+                true => Ok(()),
+                false => self.call_model(purpose).await,
+            },
+            NextStep::CallTools => self.call_tools().await,
+            NextStep::Plan(plan) => self.adopt(plan).await,
+            NextStep::Step => self.take_step().await,
+            NextStep::Settle | NextStep::Wait(_) | NextStep::Rest => Ok(()),
+        }
     }
 
     /// Returns what to do next: what ends the run comes before what the orchestrator says.
@@ -218,14 +226,7 @@ impl Turn {
             if run.repair == Repair::Asked {
                 return NextStep::CallModel(Purpose::Repair);
             }
-            return match self.agent.orchestrator.next(&self.conversation) {
-                NextStep::CallModel(purpose) => NextStep::CallModel(purpose),
-                // No call is open, so there is nothing to run or to wait for; and an open run does
-                // not rest.
-                NextStep::Settle | NextStep::CallTools | NextStep::Wait(_) | NextStep::Rest => {
-                    NextStep::Settle
-                }
-            };
+            return self.asked_for(run);
         }
         if self.conversation.has_open_calls() {
             return NextStep::CallTools;
@@ -238,6 +239,31 @@ impl Turn {
         }
     }
 
+    /// Returns what the orchestrator says, as far as it can be done now.
+    fn asked_for(&self, run: &OpenRun) -> NextStep {
+        let own = &self.agent.orchestrator;
+        let began_with = run.orchestrator.as_deref().filter(|name| *name != own.name());
+        // An open run goes on with what it began with, if that can be known.
+        let began_with = began_with.and_then(orchestrator::named);
+        let has_step = run.planning.course.as_ref().is_some_and(|course| course.next().is_some());
+        match began_with.as_ref().unwrap_or(own).next(&self.conversation) {
+            NextStep::CallModel(purpose @ (Purpose::Plan | Purpose::Continue)) => {
+                NextStep::CallModel(purpose)
+            }
+            // The others have their time, which the loop knows.
+            NextStep::CallModel(_) => NextStep::CallModel(Purpose::Turn),
+            NextStep::Plan(plan) => NextStep::Plan(plan),
+            NextStep::Step if has_step => NextStep::Step,
+            // No call is open, so there is nothing to run or to wait for; and an open run does
+            // not rest.
+            NextStep::Step
+            | NextStep::Settle
+            | NextStep::CallTools
+            | NextStep::Wait(_)
+            | NextStep::Rest => NextStep::Settle,
+        }
+    }
+
     /// Returns the limit that forbids a step.
     fn limit_for(&self, step: &NextStep) -> Option<LimitKind> {
         let run = self.conversation.run().filter(|run| run.limit.is_none())?;
@@ -247,15 +273,25 @@ impl Turn {
         let limits = &run.limits;
         let reached = |used: u64, limit: u64| limit > 0 && used >= limit;
         let spent = self.session.hub.run(self.meta.id);
-        let asks = matches!(step, NextStep::CallModel(_));
-        let starts = self.conversation.open_calls().iter().any(|call| !call.started);
+        // A plan that nobody was asked for costs nothing, but there is no end of them.
+        let turns = match step {
+            NextStep::CallModel(_) => run.model_turns,
+            NextStep::Plan(_) => run.planning.plans,
+            NextStep::CallTools
+            | NextStep::Step
+            | NextStep::Settle
+            | NextStep::Wait(_)
+            | NextStep::Rest => 0,
+        };
+        let starts = matches!(step, NextStep::Step)
+            || self.conversation.open_calls().iter().any(|call| !call.started);
         if reached(run.active_ms, limits.run_time_ms) {
             Some(LimitKind::RunTime)
         } else if reached(spent.usage.total(), limits.total_tokens) {
             Some(LimitKind::TotalTokens)
         } else if limits.cost_usd > 0.0 && spent.cost_usd.to_dollars() >= limits.cost_usd {
             Some(LimitKind::CostUsd)
-        } else if asks && reached(run.model_turns.into(), limits.model_turns.into()) {
+        } else if reached(turns.into(), limits.model_turns.into()) {
             Some(LimitKind::ModelTurns)
         } else if starts && reached(run.tool_calls.into(), limits.tool_calls.into()) {
             Some(LimitKind::ToolCalls)

@@ -19,6 +19,7 @@ mod tests {
     use bowline_agent::id::OpId;
     use bowline_agent::journal::Store as _;
     use bowline_agent::op::{Op, OpKind};
+    use bowline_agent::orchestrator::React;
     use bowline_agent::{Agent, Memory, SessionHandle};
     use bowline_llm::RawJson;
     use futures::FutureExt as _;
@@ -412,6 +413,41 @@ mod tests {
                 assert_eq!(repeated(&world), 0, "{job} {side:?}");
             }
         }
+    }
+
+    #[test]
+    fn plan() {
+        let planning = |world: &World| root(world).run().unwrap().planning.clone();
+        for (side, world) in around("a plan", "planned", |side, _, world| {
+            // The reply that it is made from is there until there is the plan.
+            assert_eq!(planning(world).proposal.is_some(), side == Before);
+            let is_begun = planning(world).course.is_some_and(|course| course.next().is_some());
+            assert!(is_begun || side == Before || count(world, "planned") == 3);
+        }) {
+            assert_eq!((repeated(&world), count(&world, "planned")), (0, 3), "{side:?}");
+        }
+        for (side, world) in around("a plan", "step_taken", |side, _, world| {
+            let conversation = root(world);
+            let open = conversation.open_calls();
+            let is_new = |call: &&bowline_agent::conversation::Call| !call.started;
+            assert_eq!(open.iter().copied().filter(is_new).count(), usize::from(side == After));
+        }) {
+            assert_eq!((repeated(&world), count(&world, "step_taken")), (0, 5), "{side:?}");
+        }
+    }
+
+    #[test]
+    fn an_open_run_goes_on_with_the_orchestrator_that_it_began_with() {
+        let job = job("a plan");
+        let world = Arc::new(World::default());
+        assert_eq!(job.live(&world, Some(Cut { commit: 1, side: After })), End::Crashed);
+        let end = job.live_for(&world, None, async |agent| {
+            let agent = Agent { orchestrator: Arc::new(React), ..agent.clone() };
+            work(&agent, &world, job.prompts).await;
+        });
+        assert_eq!(end, End::Finished);
+        // The second prompt is the other orchestrator's.
+        assert_eq!((count(&world, "planned"), count(&world, "step_taken")), (2, 5));
     }
 
     #[test]

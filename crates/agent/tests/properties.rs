@@ -10,15 +10,16 @@ mod support {
 
 #[cfg(test)]
 mod tests {
+    use std::hash::{Hash as _, Hasher as _};
     use std::sync::Arc;
 
     use bowline_agent::conversation::{CallState, Conversation};
-    use bowline_agent::entry::{CallStatus, Entry, EntryKind};
+    use bowline_agent::entry::{CallStatus, Entry, EntryKind, Plan, PlanStep, Wake};
     use bowline_agent::event::Event;
     use bowline_agent::id::{AgentId, EntryId};
     use bowline_agent::journal::{JournalError, Seq, Store as _};
     use bowline_agent::limits::Limits;
-    use bowline_agent::orchestrator::{NextStep, Orchestrator as _, React};
+    use bowline_agent::orchestrator::{NextStep, Orchestrator, PlanExecute, Purpose, React};
     use bowline_agent::{Agent, Memory};
     use bowline_llm::scripted::Reply;
     use bowline_llm::{ErrorKind, ModelError, RawJson, StopReason};
@@ -116,7 +117,7 @@ mod tests {
                     Said::Nothing => Reply::message(bowline_llm::AssistantMessage::default()),
                 });
             }
-            replies.extend(std::iter::repeat_n(says("over"), 20));
+            replies.extend(std::iter::repeat_n(says("over"), 80));
             let child =
                 vec![calls(&[("x", "read", "1"), ("y", "fail", "")]), says("one"), says("two")];
             Scenario {
@@ -183,6 +184,54 @@ mod tests {
         }
     }
 
+    /// Says anything at all, but the same of the same conversation.
+    #[derive(Debug, Clone, Copy)]
+    struct Wild(u64);
+
+    impl Orchestrator for Wild {
+        fn next(&self, conversation: &Conversation) -> NextStep {
+            let mut hasher = std::hash::DefaultHasher::new();
+            (self.0, conversation.seq().0).hash(&mut hasher);
+            let n = hasher.finish();
+            let step = |n: u64| {
+                let (tool, text) = CALLS[usize::try_from(n).unwrap() % CALLS.len()];
+                let args = RawJson::of(&serde_json::json!({ "text": text })).unwrap();
+                PlanStep { tool: tool.to_owned(), args }
+            };
+            let purposes = [
+                Purpose::Turn,
+                Purpose::WrapUp,
+                Purpose::Compact,
+                Purpose::Continue,
+                Purpose::Repair,
+                Purpose::Plan,
+            ];
+            match n % 16 {
+                0 => NextStep::Settle,
+                1 => NextStep::Rest,
+                2 => NextStep::CallTools,
+                3 => NextStep::Wait(vec![("c0.0".into(), Wake::Job("none".into()))]),
+                4..8 => NextStep::Step,
+                8..10 => NextStep::Plan(Plan { steps: (0..n / 16 % 4).map(step).collect() }),
+                10..13 => NextStep::CallModel(purposes[usize::try_from(n / 16 % 6).unwrap()]),
+                _ => PlanExecute::default().next(conversation),
+            }
+        }
+    }
+
+    impl Random {
+        /// Lives once with an orchestrator that says anything, within limits.
+        fn live_wildly(&self, wild: Wild, world: &Arc<World>, cut: Option<Cut>) -> End {
+            let job = self.job();
+            job.live_for(world, cut, async |agent| {
+                let limits =
+                    Limits { model_turns: self.limits.model_turns.max(2), ..self.limits.clone() };
+                let agent = Agent { limits, orchestrator: Arc::new(wild), ..agent.clone() };
+                work(&agent, world, job.prompts).await;
+            })
+        }
+    }
+
     /// Checks what every log must be, at its end and after each of its entries.
     fn check_log(world: &World) {
         for (_, request) in world.requests.lock().unwrap().iter() {
@@ -237,6 +286,7 @@ mod tests {
             NextStep::CallTools => assert!(conversation.has_open_calls()),
             NextStep::Wait(wakes) => wakes.iter().for_each(|(call, _)| check(call)),
             NextStep::CallModel(_) => assert!(!conversation.has_open_calls()),
+            NextStep::Plan(_) | NextStep::Step => panic!("it has no plan"),
             NextStep::Settle | NextStep::Rest => assert!(!conversation.has_open_calls()),
         }
     }
@@ -261,6 +311,18 @@ mod tests {
                 && random.live(&world, Some(Cut { commit: again, side })) == End::Crashed
             {
                 prop_assert_eq!(random.live(&world, None), End::Finished);
+            }
+            check_log(&world);
+        }
+
+        #[test]
+        fn whatever_an_orchestrator_says_the_history_is_whole_and_the_run_ends(
+            random in random(), wild: u64, commit in 0..40_usize, before: bool,
+        ) {
+            let (world, wild) = (Arc::new(World::default()), Wild(wild));
+            let side = if before { Side::Before } else { Side::After };
+            if random.live_wildly(wild, &world, Some(Cut { commit, side })) == End::Crashed {
+                prop_assert_eq!(random.live_wildly(wild, &world, None), End::Finished);
             }
             check_log(&world);
         }

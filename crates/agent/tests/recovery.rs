@@ -65,6 +65,10 @@ mod tests {
         a_summary: "a summary", 29;
         a_window_that_slides: "a window that slides", 29;
         results_that_are_put_away_and_recalled: "results that are put away and recalled", 29;
+        a_plan: "a plan", 3;
+        a_plan_that_fails_for_good: "a plan that fails for good", 5;
+        a_plan_and_what_others_say: "a plan, and what others say", 5;
+        a_plan_that_is_done_to_its_end: "a plan that is done to its end", 5;
     }
 
     /// The jobs of effects are worth their name.

@@ -1,5 +1,7 @@
 //! The fold along the path to the head.
 
+pub(super) mod planning;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -16,6 +18,8 @@ use crate::entry::{
 use crate::id::EntryId;
 use crate::orchestrator::Purpose;
 use crate::tool::{Records, Waked};
+
+use planning::Planning;
 
 use super::hash::{hash_text, hash_tools};
 use super::stop::Stop;
@@ -105,6 +109,8 @@ impl Context {
             }
             EntryKind::Effect(acted) => self.act(acted),
             EntryKind::Custom(custom) => self.record(entry, custom),
+            EntryKind::Planned(plan) => self.adopt(plan),
+            EntryKind::StepTaken(taken) => self.take_step(taken),
             // The run is taken by whoever folds its end into the totals; money is folded there too.
             EntryKind::RunEnded(_)
             | EntryKind::ExternalUsage(_)
@@ -170,17 +176,26 @@ impl Context {
         let mut seen = HashSet::new();
         for part in &mut message.content {
             let AssistantPart::ToolCall(call) = part else { continue };
-            let original = call.id.clone();
-            let mut n = 2;
-            while call.id.as_str().is_empty()
-                || self.calls.contains(&call.id)
-                || seen.contains(&call.id)
-            {
-                let stem = if original.as_str().is_empty() { "call" } else { original.as_str() };
-                call.id = CallId::from(format!("{stem}_{n}"));
-                n += 1;
-            }
+            call.id = self.unique_id(call.id.clone(), &seen);
             seen.insert(call.id.clone());
+        }
+    }
+
+    pub(super) fn unique_id(&self, wanted: CallId, others: &HashSet<CallId>) -> CallId {
+        let is_free = |id: &CallId| {
+            !id.as_str().is_empty() && !self.calls.contains(id) && !others.contains(id)
+        };
+        if is_free(&wanted) {
+            return wanted;
+        }
+        let stem = if wanted.as_str().is_empty() { "call" } else { wanted.as_str() };
+        let mut n = 2;
+        loop {
+            let id = CallId::from(format!("{stem}_{n}"));
+            if is_free(&id) {
+                return id;
+            }
+            n += 1;
         }
     }
 
@@ -217,6 +232,8 @@ impl Context {
             overflows: 0,
             shape: started.shape.clone(),
             repair: Repair::Unasked,
+            orchestrator: started.orchestrator.clone(),
+            planning: Planning::default(),
             told: None,
             prompt: None,
         });
@@ -262,6 +279,9 @@ impl Context {
         self.stop = None;
         if let Some(run) = &mut self.run {
             run.continued = 0;
+            if matches!(whose, Whose::User | Whose::Pinned) {
+                run.planning.overtake();
+            }
         }
         self.append_user(message, whose);
     }
@@ -296,25 +316,10 @@ impl Context {
         match said.purpose {
             // What these say is about the conversation, not a part of it.
             Purpose::Compact => return self.answer_effect(said),
-            Purpose::Plan => return,
+            Purpose::Plan => return self.propose(said),
             Purpose::Turn | Purpose::WrapUp | Purpose::Continue | Purpose::Repair => {}
         }
-        if let Some(run) = &mut self.run {
-            match said.purpose {
-                Purpose::WrapUp => run.wrapped_up = true,
-                Purpose::Turn
-                | Purpose::Compact
-                | Purpose::Continue
-                | Purpose::Repair
-                | Purpose::Plan => run.model_turns += 1,
-            }
-            run.acted.clear();
-            let overflows = Stop::of(said).is_overflow();
-            run.overflows = if overflows { run.overflows + 1 } else { 0 };
-            if run.repair == Repair::Asked {
-                run.repair = Repair::Made;
-            }
-        }
+        self.count(said);
         if let Some(usage) = said.usage {
             // What failed attempts sent is no part of the conversation.
             self.view.measure(usage.input.saturating_sub(said.wasted.input));
@@ -348,6 +353,25 @@ impl Context {
         let may_go_on = self.run.as_ref().is_some_and(|run| run.continued == 0);
         let goes_on = self.goes_on || (cut && may_go_on);
         self.last = if goes_on && self.batch.is_empty() { Last::Cut } else { Last::Answer };
+    }
+
+    /// Counts a reply.
+    fn count(&mut self, said: &AssistantSaid) {
+        let Some(run) = &mut self.run else { return };
+        if said.purpose == Purpose::WrapUp {
+            run.wrapped_up = true;
+        } else {
+            run.model_turns += 1;
+        }
+        if said.purpose.is_said() {
+            run.planning.answer();
+        }
+        run.acted.clear();
+        let overflows = Stop::of(said).is_overflow();
+        run.overflows = if overflows { run.overflows + 1 } else { 0 };
+        if run.repair == Repair::Asked {
+            run.repair = Repair::Made;
+        }
     }
 
     /// Keeps the text of a reply that broke off, and says so to the model.
@@ -400,12 +424,15 @@ impl Context {
     }
 
     fn end_call(&mut self, ended: &CallEnded) {
-        if let (CallStatus::Denied, Some(run)) = (ended.status, &mut self.run) {
-            run.denials.push(ended.call.clone());
-        }
-        if let (true, Some(run)) = (ended.fatal, &mut self.run) {
-            let message = format!("a tool ended the run: {}", text_of(&ended.content));
-            run.fatal.get_or_insert(RunError { kind: RunErrorKind::Tool, message });
+        if let Some(run) = &mut self.run {
+            run.planning.end(ended);
+            if ended.status == CallStatus::Denied {
+                run.denials.push(ended.call.clone());
+            }
+            if ended.fatal {
+                let message = format!("a tool ended the run: {}", text_of(&ended.content));
+                run.fatal.get_or_insert(RunError { kind: RunErrorKind::Tool, message });
+            }
         }
         if !self.set_state(&ended.call, CallState::Ended(ended.clone()))
             || self.batch.iter().any(Call::is_open)

@@ -83,6 +83,8 @@ impl Totals {
             | EntryKind::ToolsChanged(_)
             | EntryKind::Head(_)
             | EntryKind::Custom(_)
+            | EntryKind::Planned(_)
+            | EntryKind::StepTaken(_)
             | EntryKind::Unknown { .. } => {}
         }
         if copied && self.copies == 0 {

@@ -35,6 +35,8 @@ impl EntryKind {
             | Self::ToolsChanged(_)
             | Self::Head(_)
             | Self::Custom(_)
+            | Self::Planned(_)
+            | Self::StepTaken(_)
             | Self::Unknown { .. } => Vec::new(),
         }
     }

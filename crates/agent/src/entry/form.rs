@@ -60,6 +60,8 @@ kinds! {
     "head" => Head,
     "custom" => Custom,
     "effect" => Effect,
+    "planned" => Planned,
+    "step_taken" => StepTaken,
 }
 
 impl Serialize for Entry {

@@ -40,8 +40,10 @@ enum End {
 
 /// What has come of a reply so far.
 struct Draft {
-    // What the agent does meanwhile; what is no part of the conversation is not shown.
+    // What the agent does meanwhile.
     phase: Phase,
+    // What is no part of the conversation is not shown.
+    is_shown: bool,
     // The price of the model that is asked.
     price: Option<Price>,
     text: String,
@@ -61,8 +63,8 @@ impl Draft {
             | Purpose::Repair
             | Purpose::Plan => Phase::Model,
         };
-        let (price, wasted) = (info.price, Spent::default());
-        Self { phase, price, text: String::new(), wasted, attempt: 1, deltas: 0 }
+        let (is_shown, price, wasted) = (purpose.is_said(), info.price, Spent::default());
+        Self { phase, is_shown, price, text: String::new(), wasted, attempt: 1, deltas: 0 }
     }
 }
 
@@ -81,7 +83,7 @@ impl Turn {
             let Some(question) = self.question().await? else { return Ok(()) };
             question
         } else {
-            let Some(request) = self.request(deadline).await? else { return Ok(()) };
+            let Some(request) = self.request(purpose, deadline).await? else { return Ok(()) };
             (Arc::clone(&self.agent.model), request)
         };
         let mut draft = Draft::new(purpose, model.info());
@@ -165,8 +167,9 @@ impl Turn {
                     });
                 }
                 let wasted = draft.wasted + *error.wasted + error.bill(draft.price.as_ref());
-                let (phase, price) = (draft.phase, draft.price);
-                *draft = Draft { phase, price, text: String::new(), wasted, attempt, deltas: 0 };
+                let Draft { phase, is_shown, price, .. } = *draft;
+                let text = String::new();
+                *draft = Draft { phase, is_shown, price, text, wasted, attempt, deltas: 0 };
                 self.enter(phase);
                 return;
             }
@@ -175,7 +178,7 @@ impl Turn {
         };
         // A wait for a rate limit is followed by no new start.
         self.enter(draft.phase);
-        if draft.phase == Phase::Compacting {
+        if !draft.is_shown {
             return;
         }
         let (attempt, n) = (Some(draft.attempt), Some(draft.deltas));

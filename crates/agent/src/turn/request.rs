@@ -14,6 +14,8 @@ use crate::driver::panic_text;
 use crate::entry::{Ending, RunError, RunErrorKind};
 use crate::id::EntryId;
 use crate::limits::LimitKind;
+use crate::op::Input;
+use crate::orchestrator::{self, Purpose};
 use crate::transform::{self, Transform};
 
 use super::{Halt, Turn, until};
@@ -28,6 +30,7 @@ impl Turn {
     /// Returns what the model is asked with; `None` if it is not asked after all.
     pub(super) async fn request(
         &mut self,
+        purpose: Purpose,
         deadline: Option<Instant>,
     ) -> Result<Option<Request>, Halt> {
         self.fetch_bodies().await?;
@@ -43,7 +46,7 @@ impl Turn {
             }
             Err(why) => Err(why),
         };
-        let snapshot = match shown {
+        let mut snapshot = match shown {
             Ok(snapshot) => snapshot,
             Err(message) => {
                 let error = RunError { kind: RunErrorKind::Transform, message };
@@ -51,17 +54,21 @@ impl Turn {
                 return Ok(None);
             }
         };
-        let shape = self.conversation.run().and_then(|run| run.shape.clone());
+        let run = self.conversation.run();
+        // What is told with a tool is no reply that a provider could shape; a plan has its own shape.
+        let mut shape = run.and_then(|run| run.shape.clone().filter(|it| it.told_with.is_none()));
+        if purpose == Purpose::Plan {
+            let question = Input::from(orchestrator::question(&self.conversation)).0;
+            snapshot.messages.push_back_mut(Message::User(question).into());
+            shape = None;
+        }
         Ok(Some(Request {
             system: snapshot.system,
             tools: snapshot.tools,
             messages: snapshot.messages,
-            effort: self.conversation.run().and_then(|run| run.effort),
+            effort: run.and_then(|run| run.effort),
             max_output_tokens: None,
-            // What is told with a tool is no reply that a provider could shape.
-            output_schema: shape
-                .filter(|shape| shape.told_with.is_none())
-                .map(|shape| shape.schema),
+            output_schema: shape.map(|shape| shape.schema),
             cache_key: Some(self.meta.id.to_string().into()),
         }))
     }

@@ -100,6 +100,17 @@ pub(crate) fn check(events: &[Arc<Event>], external: Usage) {
                 }
                 known.batch.clear();
             }
+            EventBody::PlanStepStart { .. } => {
+                assert!(!known.in_turn, "a step within a turn at {at}");
+                for call in &known.batch {
+                    assert!(known.ended_calls.contains(call), "I2: {call} is open at {at}");
+                }
+                known.batch.clear();
+            }
+            EventBody::PlanStepEnd { .. } => {
+                assert_eq!(known.batch, [call_of(event)], "another step at {at}");
+                assert!(known.ended_calls.contains(&call_of(event)), "not over at {at}");
+            }
             EventBody::TurnEnd { usage, .. } => {
                 assert!(std::mem::replace(&mut known.in_turn, false) || joins, "I2 at {at}");
                 let usage = usage.unwrap_or_default();

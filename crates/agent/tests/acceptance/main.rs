@@ -25,6 +25,7 @@ mod narrow;
 mod offloading;
 mod orchestrators;
 mod output;
+mod plans;
 mod schedule;
 mod sessions;
 mod shape;

@@ -20,7 +20,7 @@ impl Orchestrator for Stubborn {
         match React.next(conversation) {
             NextStep::CallTools | NextStep::Wait(_) => self.0.clone(),
             NextStep::Settle => self.1.clone(),
-            step @ (NextStep::CallModel(_) | NextStep::Rest) => step,
+            step => step,
         }
     }
 }
@@ -30,6 +30,7 @@ async fn open_calls_come_before_what_an_orchestrator_says() {
     let steps = [
         NextStep::CallModel(Purpose::Turn),
         NextStep::CallTools,
+        NextStep::Step,
         NextStep::Settle,
         NextStep::Wait(vec![("call_9".into(), Wake::Job("none".into()))]),
         NextStep::Rest,

@@ -254,6 +254,16 @@ fn line(event: &Event, root: Option<AgentId>, ops: &mut Vec<OpId>) -> String {
         EventBody::TurnEnd { finish, .. } => format!("turn_end({})", word(finish)),
         EventBody::Queued { kind, id } => format!("queued({kind}, {})", number(*id)),
         EventBody::Delivered { id } => format!("delivered({})", number(*id)),
+        EventBody::PlanCreated { steps, .. } => {
+            let steps = steps.iter().map(|step| format!(" {}", step.tool)).collect::<String>();
+            format!("plan_created({})", steps.trim_start())
+        }
+        EventBody::PlanStepStart { index, count, tool, args } => {
+            format!("plan_step_start({call}, {index} of {count}, {tool} {})", args.as_str())
+        }
+        EventBody::PlanStepEnd { index, count, tool, status } => {
+            format!("plan_step_end({call}, {index} of {count}, {tool}, {})", status.as_str())
+        }
         EventBody::PermissionRequest { question, .. } => {
             format!("permission_request({call}, {question:?})")
         }

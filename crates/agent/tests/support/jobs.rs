@@ -1,6 +1,7 @@
 //! Tools and jobs for the tests of crashes.
 
 mod nudged;
+mod plans;
 mod shortened;
 
 use std::future::Future;
@@ -296,12 +297,13 @@ fn family() -> Vec<(&'static str, Vec<Reply>)> {
 
 /// Returns the job of a name.
 pub(crate) fn job(name: &str) -> Scenario {
-    let found = jobs().into_iter().find(|(known, _)| *known == name);
+    let mut all = jobs().into_iter().chain(plans::jobs());
+    let found = all.find(|(known, _)| *known == name);
     found.unwrap_or_else(|| panic!("there is no job {name:?}")).1
 }
 
-/// Returns all jobs.
-pub(crate) fn jobs() -> Vec<(&'static str, Scenario)> {
+/// Returns the jobs that are not planned.
+fn jobs() -> Vec<(&'static str, Scenario)> {
     let alone = |replies: Vec<Reply>| vec![("root", replies)];
     let parent = |replies: Vec<Reply>| [alone(replies), family()].concat();
     let one: &[&str] = &["go"];

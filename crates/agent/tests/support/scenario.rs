@@ -437,6 +437,11 @@ fn calls_ran_as_declared(cut: &World) {
                     }
                     continue;
                 }
+                EntryKind::StepTaken(taken) => {
+                    let call = (entry.agent, taken.call.id.clone());
+                    tools.insert(call, taken.call.name.clone());
+                    continue;
+                }
                 EntryKind::CallStarted(started) => &started.call,
                 EntryKind::CallWaiting(waiting) => &waiting.call,
                 EntryKind::Decided(decided) => &decided.call,
