@@ -21,7 +21,7 @@ pub use plan_execute::{PlanExecute, Replan, read_plan};
 /// not ask, an open run in which there is nothing to do settles, and limits, cancelling and what
 /// users say are the loop's affair.
 ///
-/// A complete one is in `examples/custom_orchestrator.rs`.
+/// `docs/orchestrators.md` has a complete one.
 pub trait Orchestrator: Send + Sync {
     /// Returns a name for the log.
     fn name(&self) -> &str {

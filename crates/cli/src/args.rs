@@ -166,7 +166,7 @@ pub(crate) struct Demo {
     #[arg(default_value = "agentic")]
     pub(crate) which: Demonstration,
     /// The model, as provider/model[:effort]; without it the one in this process if there is one, else
-    /// a script.
+    /// a script. Plans are too much for the one in this process: there it is the script.
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     #[command(flatten)]
@@ -224,10 +224,8 @@ pub(crate) enum ModelCommand {
 pub(crate) enum Demonstration {
     /// One agent, its tools, and a test that fails.
     Agentic,
-    /// A plan that is carried out (not there yet).
+    /// A plan that is carried out, and made anew when a step fails.
     PlanExecute,
-    /// An agent that delegates (not there yet).
-    Delegate,
 }
 
 #[derive(Debug, clap::Args)]

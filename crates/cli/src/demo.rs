@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bowline_agent::entry::Ending;
 use bowline_agent::event::{Event, EventBody};
 use bowline_agent::id::{SessionId, SystemSource};
+use bowline_agent::orchestrator::{Orchestrator, PlanExecute, React};
 use bowline_agent::tool::{Tool as _, Toolbox, ToolboxError};
 use bowline_agent::{Agent, AgentError};
 use bowline_llm::scripted::{Reply, ScriptedModel};
@@ -40,16 +41,6 @@ if [ "$got" = 7 ]; then echo "ok: the average is 7"; else echo "FAILED: $got is 
 
 /// Shows a demonstration.
 pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
-    match args.which {
-        Demonstration::Agentic => {}
-        Demonstration::PlanExecute | Demonstration::Delegate => {
-            return Err(Failure::Usage(
-                "only the demonstration agentic is there yet; plan-execute and delegate come with \
-                 the features they show"
-                    .to_owned(),
-            ));
-        }
-    }
     let folder =
         std::env::temp_dir().join(format!("bowline-demo-{}", SessionId::new(&SystemSource)));
     let stage = Stage::set(&args, folder).await?;
@@ -170,9 +161,10 @@ impl Stage {
             .map_err(|error| Failure::Usage(format!("cannot tell the directory: {error}")))?;
         let environment = Environment { cwd: work.clone(), ..environment };
         let runtime = Runtime::new(environment, &args.settings.said())?;
-        let model = match &args.model {
-            Some(name) => Some(runtime.pick(Some(name)).await?),
-            None => runtime.embedded(),
+        let model = match (&args.model, args.which) {
+            (Some(name), _) => Some(runtime.pick(Some(name)).await?),
+            (None, Demonstration::Agentic) => runtime.embedded(),
+            (None, Demonstration::PlanExecute) => None,
         };
         let (what, agent, starts) = match model {
             Some(model) => {
@@ -192,12 +184,20 @@ impl Stage {
                 let tools = tools(&work, &folder, &processes)
                     .map_err(|error| Failure::Failed(error.to_string()))?;
                 let instructions = prompt::SYSTEM.into();
-                let agent = Agent { instructions, tools, ..Agent::new(Arc::new(script())) };
+                let script = match args.which {
+                    Demonstration::Agentic => script(),
+                    Demonstration::PlanExecute => planning_script(),
+                };
+                let agent = Agent { instructions, tools, ..Agent::new(Arc::new(script)) };
                 let what = "The model of this demonstration is a script.".to_owned();
                 (what, agent, Starts::Processes(processes))
             }
         };
-        let agent = Agent { store: Arc::new(sessions.clone()), ..agent };
+        let orchestrator: Arc<dyn Orchestrator> = match args.which {
+            Demonstration::Agentic => Arc::new(React),
+            Demonstration::PlanExecute => Arc::new(PlanExecute::default()),
+        };
+        let agent = Agent { store: Arc::new(sessions.clone()), orchestrator, ..agent };
         let has_commands = agent.tools.names().any(|name| name == Bash::NAME);
         let tasks = if has_commands { MENDING } else { SMALL };
         Ok(Self { what, folder, work, sessions, tasks, agent, starts })
@@ -249,6 +249,12 @@ fn show(
             let text = text_of(content);
             text.trim_end().lines().try_for_each(|line| writeln!(out, "  {line}"))
         }
+        EventBody::PlanCreated { count, steps } => {
+            writeln!(out, "* a plan of {count} steps")?;
+            steps
+                .iter()
+                .try_for_each(|step| writeln!(out, "  {} {}", step.tool, step.args.as_str()))
+        }
         EventBody::Text { text, .. } => writeln!(out, "{text}"),
         _ => Ok(()),
     }
@@ -284,11 +290,33 @@ fn script() -> ScriptedModel {
             r#"{"path":"average.sh","old_string":"count=1\n","new_string":"count=0\n"}"#,
         ),
         Reply::call("bash", r#"{"command":"bash test.sh"}"#),
-        Reply::from_fn(|request| match has_passed(request) {
-            true => Reply::text("The average was divided by one too many; now the test passes."),
-            false => Reply::text("I changed the count, but the test still fails."),
-        }),
+        Reply::from_fn(report),
     ])
+}
+
+/// The script that plans. Its first plan misquotes the file, so that a step fails and it plans anew.
+fn planning_script() -> ScriptedModel {
+    ScriptedModel::new([
+        Reply::text(
+            r#"{"steps":[
+            {"tool":"read","args":{"path":"average.sh"}},
+            {"tool":"edit","args":{"path":"average.sh","old_string":"count = 1","new_string":"count = 0"}},
+            {"tool":"bash","args":{"command":"bash test.sh"}}]}"#,
+        ),
+        Reply::text(
+            r#"{"steps":[
+            {"tool":"edit","args":{"path":"average.sh","old_string":"count=1\n","new_string":"count=0\n"}},
+            {"tool":"bash","args":{"command":"bash test.sh"}}]}"#,
+        ),
+        Reply::from_fn(report),
+    ])
+}
+
+fn report(request: &Request) -> Reply {
+    match has_passed(request) {
+        true => Reply::text("The average was divided by one too many; now the test passes."),
+        false => Reply::text("I changed the count, but the test still fails."),
+    }
 }
 
 fn has_passed(request: &Request) -> bool {

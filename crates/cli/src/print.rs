@@ -115,6 +115,10 @@ impl Printer {
                 let text = text_of(content);
                 format!("{indent}! {name} {}: {}", status.as_str(), one_line(&text))
             }
+            EventBody::PlanCreated { steps, .. } if !steps.is_empty() => {
+                let tools: Vec<&str> = steps.iter().map(|step| step.tool.as_str()).collect();
+                format!("{indent}* plan: {}", tools.join(", "))
+            }
             EventBody::Text { text, finalizing: false } => format!("{indent}{}", text.trim_end()),
             EventBody::Retry { delay_ms, reason, .. } => {
                 format!("{indent}~ trying again in {:.1} s: {reason}", *delay_ms as f64 / 1000.0)

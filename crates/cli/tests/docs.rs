@@ -24,12 +24,18 @@ fn the_readme_has_the_example_word_for_word() {
 
 #[test]
 fn pages_have_their_examples_word_for_word() {
-    for name in ["effects", "transforms", "gates", "middleware"] {
+    for (name, example) in [
+        ("effects", "effects"),
+        ("transforms", "transforms"),
+        ("gates", "gates"),
+        ("middleware", "middleware"),
+        ("orchestrators", "custom_orchestrator"),
+    ] {
         let page = std::fs::read_to_string(root().join(format!("docs/{name}.md"))).unwrap();
-        let example = root().join(format!("crates/cli/examples/{name}.rs"));
+        let example = root().join(format!("crates/cli/examples/{example}.rs"));
         let example = std::fs::read_to_string(example).unwrap();
         let code = &example[example.find("\nuse ").unwrap() + 1..];
-        assert!(page.contains(code), "docs/{name}.md and examples/{name}.rs differ");
+        assert!(page.contains(code), "docs/{name}.md and its example differ");
     }
 }
 

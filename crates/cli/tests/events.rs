@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bowline::agent::Spent;
-use bowline::agent::entry::{CallStatus, Ending, RunError, RunErrorKind};
+use bowline::agent::entry::{CallStatus, Ending, PlanStep, RunError, RunErrorKind};
 use bowline::agent::event::{AgentMeta, Event, EventBody, Phase, RunEnd};
 use bowline::agent::id::{EntryId, OpId, SessionId, Source as _, SystemSource};
 use bowline::agent::journal::Pos;
@@ -239,6 +239,9 @@ fn name(body: &EventBody) -> &'static str {
         EventBody::TurnEnd { .. } => "turn_end",
         EventBody::Queued { .. } => "queued",
         EventBody::Delivered { .. } => "delivered",
+        EventBody::PlanCreated { .. } => "plan_created",
+        EventBody::PlanStepStart { .. } => "plan_step_start",
+        EventBody::PlanStepEnd { .. } => "plan_step_end",
         EventBody::PermissionRequest { .. } => "permission_request",
         EventBody::PermissionDecision { .. } => "permission_decision",
         EventBody::Question { .. } => "question",
@@ -263,6 +266,7 @@ fn bodies() -> Vec<EventBody> {
     let text = || "text".to_owned();
     let id = || OpId::new(&SystemSource);
     let waiting = EntryId::new(&SystemSource);
+    let args = || RawJson::parse("{}").unwrap();
     let usage = Usage { input: 10, output: 2, cache_read: Some(4), ..Usage::default() };
     let content: Arc<[Part]> = [Part::Text(text())].into();
     let ended = |outcome| {
@@ -304,6 +308,9 @@ fn bodies() -> Vec<EventBody> {
         },
         EventBody::Queued { kind: "steer", id: id() },
         EventBody::Delivered { id: id() },
+        EventBody::PlanCreated { count: 1, steps: vec![PlanStep { tool: text(), args: args() }] },
+        EventBody::PlanStepStart { index: 0, count: 1, tool: text(), args: args() },
+        EventBody::PlanStepEnd { index: 0, count: 1, tool: text(), status: CallStatus::Error },
         EventBody::PermissionRequest { question: text(), waiting },
         EventBody::PermissionDecision { decision: Decision::Allow {}, waiting: None },
         EventBody::PermissionDecision {

@@ -43,6 +43,7 @@ macro_rules! examples {
 
 examples! {
     agent_in_20_lines => "42",
+    custom_orchestrator => "Tested.",
     custom_tool => "8 in all files so far",
     sub_agent => "tokens, the colleague's included: 190",
     root_or_sub => "sub:  A sheet bend joins two ropes.",

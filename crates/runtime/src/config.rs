@@ -31,7 +31,7 @@ use serde::Deserialize;
 use bowline_agent::limits::Limits;
 use bowline_llm::{Price, Secret};
 
-pub use agents::{AgentConfig, OutputMode};
+pub use agents::{AgentConfig, LoopShape, OutputMode, Planned};
 pub(crate) use check::nearest;
 pub use layers::{Kind, Layer, Loaded, Said, Source, file, load, set, sources};
 pub use node::{Node, Origin, Place, Table, Value};
@@ -400,7 +400,7 @@ impl Config {
             (self.agents.keys().any(|name| name != DEFAULT_AGENT), "agents"),
             (
                 self.agents.get(DEFAULT_AGENT).is_some_and(AgentConfig::has_more),
-                "agents.default but for its instructions, output and effects",
+                "agents.default but for its instructions, output, effects, orchestrator and plan",
             ),
             (rules.into_iter().any(|rules| !rules.is_empty()), "permissions.allow, ask and deny"),
             (!self.sandbox.is_empty(), "sandbox"),

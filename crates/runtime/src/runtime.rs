@@ -9,6 +9,7 @@ use bowline_agent::effect::DynEffect;
 use bowline_agent::id::SystemSource;
 use bowline_agent::journal::Store;
 use bowline_agent::limits::Limits;
+use bowline_agent::orchestrator::{Orchestrator, React};
 use bowline_agent::tool::{Scope, Tool as _, Toolbox, ToolboxError};
 use bowline_agent::{Agent, Memory, OutputSchema, Redaction};
 use bowline_llm::fallback::Candidate;
@@ -189,17 +190,23 @@ impl Runtime {
         let cwd = &self.environment.cwd;
         let own = self.default_agent();
         let tells_with = (own.output == OutputMode::MessageTool).then(|| Message::NAME.to_owned());
-        // What talks in plain lines reads neither a system text nor facts, only examples.
-        let (instructions, context, tools) = match in_lines {
-            true => {
-                (String::new(), String::new(), bowline_tools::small_toolbox(&self.workspace())?)
-            }
-            false => (
-                prompt::system(&own).to_owned(),
-                prompt::context(cwd, &Zoned::now(), &choice.instructions),
-                self.tools(choice, own.output)?,
-            ),
-        };
+        // What talks in plain lines reads neither a system text nor facts, only examples. Nor can it
+        // write a plan.
+        let (instructions, context, tools, orchestrator): (_, _, _, Arc<dyn Orchestrator>) =
+            match in_lines {
+                true => (
+                    String::new(),
+                    String::new(),
+                    bowline_tools::small_toolbox(&self.workspace())?,
+                    Arc::new(React),
+                ),
+                false => (
+                    prompt::system(&own).to_owned(),
+                    prompt::context(cwd, &Zoned::now(), &choice.instructions),
+                    self.tools(choice, own.output)?,
+                    own.orchestrator(),
+                ),
+            };
         Ok(Agent {
             instructions: instructions.into(),
             context,
@@ -209,6 +216,7 @@ impl Runtime {
             limits: choice.limits.clone(),
             output_schema: choice.output_schema.clone(),
             tells_with,
+            orchestrator,
             gate: Arc::new(ModeGate(self.mode(choice.attended))),
             redaction: self.redaction(keys),
             attended: choice.attended,

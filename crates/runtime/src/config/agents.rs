@@ -1,6 +1,10 @@
 //! What is configured of an agent.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
+
+use bowline_agent::orchestrator::{Orchestrator, PlanExecute, React, Replan};
 
 use crate::effects::EffectConfig;
 
@@ -42,7 +46,9 @@ pub struct AgentConfig {
     /// How deep it may delegate.
     pub max_depth: Option<toml::Value>,
     /// The shape of its loop.
-    pub orchestrator: Option<toml::Value>,
+    pub orchestrator: LoopShape,
+    /// How it plans, if it does.
+    pub plan: Planned,
     /// Which of its calls may overlap.
     pub tool_execution: Option<toml::Value>,
     /// Whether it is told how to behave.
@@ -64,6 +70,26 @@ pub enum OutputMode {
     MessageTool,
 }
 
+/// The shape of an agent's loop.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoopShape {
+    /// The model is asked, what it calls is run, until it calls nothing.
+    #[default]
+    #[serde(alias = "agentic")]
+    React,
+    /// The model plans first, and the steps are done without asking it.
+    PlanExecute,
+}
+
+/// How an agent plans.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
+pub struct Planned {
+    /// When it makes a new plan.
+    pub replan: Replan,
+}
+
 impl AgentConfig {
     /// Returns its effects as they are asked: what shortens the conversation first, what says something
     /// last, and else as they are configured. Those that it has without being told are among them.
@@ -83,6 +109,14 @@ impl AgentConfig {
         EffectConfig::defaults(&said)
     }
 
+    /// Makes what decides about its next steps.
+    pub(crate) fn orchestrator(&self) -> Arc<dyn Orchestrator> {
+        match self.orchestrator {
+            LoopShape::React => Arc::new(React),
+            LoopShape::PlanExecute => Arc::new(PlanExecute { replan: self.plan.replan }),
+        }
+    }
+
     /// Tells whether something is configured that has no effect in this version.
     pub(super) fn has_more(&self) -> bool {
         let later = [
@@ -97,7 +131,6 @@ impl AgentConfig {
             &self.estimated_cost,
             &self.max_concurrency,
             &self.max_depth,
-            &self.orchestrator,
             &self.tool_execution,
             &self.behavioral_hints,
             &self.limits,

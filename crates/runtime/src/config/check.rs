@@ -118,7 +118,9 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
 fn plain(message: &str, is_secret: bool) -> String {
     if let Some(variant) = between(message, "unknown variant `", "`") {
         let known: Vec<_> = message.split('`').skip(3).step_by(2).collect();
-        return format!("{variant:?} is none of {}", known.join(", "));
+        let meant = nearest(variant, known.iter().copied());
+        let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"));
+        return format!("{variant:?} is none of {}{meant}", known.join(", "));
     }
     let mut text = message.to_owned();
     if is_secret && let Some((kind, expected)) = message.split_once(", expected ") {

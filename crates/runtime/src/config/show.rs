@@ -117,7 +117,9 @@ fn defaults(loaded: &Loaded, environment: &Environment) -> Table {
     };
     set(&["durability"], "process".into());
     set(&["entry_agent"], DEFAULT_AGENT.into());
+    set(&["agents", DEFAULT_AGENT, "orchestrator"], "react".into());
     set(&["agents", DEFAULT_AGENT, "output"], "text".into());
+    set(&["agents", DEFAULT_AGENT, "plan", "replan"], "on_failure".into());
     set(&["local_servers"], local::ADDRESSES.map(toml::Value::from).to_vec().into());
     set(&["permissions", "mode"], "auto".into());
     for (key, value) in limits {

@@ -307,19 +307,60 @@ fn what_has_no_effect_is_named_once() {
 }
 
 #[test]
-fn of_agents_only_what_the_default_one_says_and_how_has_an_effect() {
+fn of_agents_only_what_the_default_one_says_and_how_it_works_has_an_effect() {
     let notes = |text: &str| {
         let machine = Machine::new(&[("home/config.toml", text)]);
         machine.load(&[], &Said::default()).map(|loaded| loaded.notes)
     };
-    let output = "[agents.default]\ninstructions = \"x\"\noutput = \"message_tool\"\n";
+    let output = "[agents.default]\ninstructions = \"x\"\noutput = \"message_tool\"\n\
+                  orchestrator = \"plan_execute\"\nplan = { replan = \"off\" }\n";
     assert_eq!(notes(output).unwrap(), Vec::<String>::new());
     assert_eq!(
         notes("[agents.default]\ntools = [\"read\"]\n").unwrap(),
-        ["no effect in this version: agents.default but for its instructions, output and effects"]
+        ["no effect in this version: agents.default but for its instructions, output, effects, \
+             orchestrator and plan"]
     );
     assert_eq!(
         notes("[agents.x]\n\noutputs = \"text\"\n").unwrap_err(),
         "home/config.toml: line 3: unknown key \"outputs\" in [agents.x]; did you mean \"output\"?"
     );
+}
+
+#[test]
+fn the_orchestrator_is_named_and_a_wrong_name_is_refused_with_the_nearest() {
+    let load = |text: &str| {
+        let text = format!("[agents.default]\n{text}\n");
+        let machine = Machine::new(&[("home/config.toml", &text)]);
+        let loaded = machine.load(&[], &Said::default());
+        loaded.map(|loaded| loaded.config.agents[DEFAULT_AGENT].orchestrator().name().to_owned())
+    };
+    for (text, name) in [
+        ("", "react"),
+        ("orchestrator = \"react\"", "react"),
+        ("orchestrator = \"agentic\"", "react"),
+        ("orchestrator = \"plan_execute\"", "plan_execute"),
+        ("orchestrator = \"plan_execute\"\nplan = {}", "plan_execute"),
+        ("orchestrator = \"plan_execute\"\nplan.replan = \"on_failure\"", "plan_execute"),
+        ("orchestrator = \"plan_execute\"\nplan.replan = \"off\"", "plan_execute_once"),
+    ] {
+        assert_eq!(load(text).unwrap(), name, "{text}");
+    }
+    for (text, expected) in [
+        (
+            "orchestrator = \"plan-execute\"",
+            "home/config.toml: line 2: agents.default.orchestrator: \"plan-execute\" is none of \
+             agentic, react, plan_execute; did you mean \"plan_execute\"?",
+        ),
+        (
+            "plan = { replan = \"never\" }",
+            "home/config.toml: line 2: agents.default.plan.replan: \"never\" is none of on_failure, off",
+        ),
+        (
+            "plan = { repla = \"off\" }",
+            "home/config.toml: line 2: unknown key \"repla\" in [agents.default.plan]; did you mean \
+             \"replan\"?",
+        ),
+    ] {
+        assert_eq!(load(text).unwrap_err(), expected, "{text}");
+    }
 }
