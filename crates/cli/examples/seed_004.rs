@@ -1,5 +1,5 @@
 //! What seed 004 does, with today's bowline: an immutable snapshot of a live state, pending calls,
-//! steering, follow-ups, the pipeline, and an orchestrator of one's own.
+//! steering, follow-ups, the pipeline, an orchestrator of one's own, and a plan that is carried out.
 #![expect(clippy::print_stdout, reason = "an example shows something")]
 
 mod support;
@@ -12,7 +12,7 @@ use bowline::agent::entry::{CallStatus, Entry, EntryKind};
 use bowline::agent::event::{EventBody, Phase};
 use bowline::agent::feed::feed_fn;
 use bowline::agent::op::Input;
-use bowline::agent::orchestrator::{NextStep, Orchestrator, React};
+use bowline::agent::orchestrator::{NextStep, Orchestrator, PlanExecute, React, Replan};
 use bowline::agent::schemars;
 use bowline::agent::tool::{ToolContext, ToolError, Toolbox, tool_fn};
 use bowline::agent::transform::{filter, keep_first_and_recent};
@@ -44,6 +44,7 @@ async fn main() -> support::Result {
     callbacks().await?;
     pipeline().await?;
     snapshot().await?;
+    plan_and_execute().await?;
     println!("seed 004: all of it holds");
     Ok(())
 }
@@ -206,5 +207,33 @@ async fn snapshot() -> support::Result {
     assert_eq!(before.snapshot.messages.len(), 2);
     assert_eq!(before.snapshot.tools.specs().len(), 0);
     assert_eq!(handle.messages().len(), 4);
+    Ok(())
+}
+
+/// `orchestrators/planexecute`: two model calls, and in between all steps, whatever becomes of them.
+async fn plan_and_execute() -> support::Result {
+    let look = tool_fn("look", "Looks.", async |_: Nothing, _| Ok("a knot".into()));
+    let plan = r#"```json
+        {"steps": [{"tool": "untie", "args": {}}, {"tool": "look", "args": {}}]}
+    ```"#;
+    let model = ScriptedModel::new([Reply::text(plan), Reply::text("It is tied.")]);
+    let agent = Agent {
+        tools: Toolbox::default().with(look)?,
+        orchestrator: Arc::new(PlanExecute { replan: Replan::Off }),
+        ..Agent::new(Arc::new(model.clone()))
+    };
+    let mut run = agent.prompt("Is it tied?");
+    let mut steps = Vec::new();
+    while let Some(event) = run.next().await {
+        if let EventBody::PlanStepEnd { index, count, status, .. } = &event.body {
+            let call = event.call_id.as_ref().map(ToString::to_string);
+            steps.push((*index, *count, *status, call.unwrap_or_default()));
+        }
+    }
+    let expected =
+        [(0, 2, CallStatus::Error, "plan-step-0"), (1, 2, CallStatus::Ok, "plan-step-1")];
+    assert_eq!(steps, expected.map(|(i, n, status, call)| (i, n, status, call.to_owned())));
+    assert_eq!(run.await?.text(), "It is tied.");
+    assert_eq!(model.requests().len(), 2);
     Ok(())
 }

@@ -596,22 +596,6 @@ fn the_demonstration_does_its_task_for_real() {
 }
 
 #[test]
-fn the_demonstration_plans_and_plans_anew_when_a_step_fails() {
-    let provider = says("never asked");
-    let home = Home::new(&provider);
-    let mut command = home.bowline();
-    let command = command.args(["demo", "plan-execute"]).env("TMPDIR", home.path("home"));
-    let output = command.output().unwrap();
-    let out = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{out}");
-    let at = |text: &str| out.find(text).unwrap_or_else(|| panic!("{text:?} is not in {out}"));
-    assert!(at("* a plan of 3 steps") < at("not found"), "{out}");
-    assert!(at("not found") < at("* a plan of 2 steps"), "{out}");
-    assert!(at("* a plan of 2 steps") < at("ok: the average is 7"), "{out}");
-    assert!(out.contains("done: 3 model calls; checked: it is done"), "{out}");
-}
-
-#[test]
 fn a_demonstration_of_which_a_model_does_nothing_has_failed() {
     let demonstrate = |provider: &Provider| {
         let home = Home::new(provider);
