@@ -23,9 +23,21 @@ pub(super) struct AgentCore {
     draft: Draft,
     whole: Answer,
     side: Side,
+    // An empty reply, told once it is clear that it was no plan.
+    empty: Option<(Option<Usage>, StopReason)>,
+    // The step of a plan that is under way.
+    step: Option<Step>,
     // The latest answer: its turn ends when it turns out that nothing more is said.
     answer: Option<AssistantMessage>,
     delivered: Option<Pos>,
+}
+
+/// A step of a plan: its call is told at once, as there, and its end with its result.
+#[derive(Debug)]
+struct Step {
+    index: usize,
+    count: usize,
+    tool: String,
 }
 
 /// What a reply has said so far.
@@ -34,6 +46,12 @@ struct Draft {
     thinking: Vec<String>,
     text: String,
     calls: Vec<ToolCall>,
+}
+
+impl Draft {
+    fn is_empty(&self) -> bool {
+        self.thinking.is_empty() && self.text.is_empty() && self.calls.is_empty()
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -62,6 +80,23 @@ enum Line<'a> {
         text: &'a str,
         index: u32,
     },
+    PlanCreated {
+        count: usize,
+        steps: Vec<PlannedCall<'a>>,
+    },
+    PlanStepStart {
+        index: usize,
+        count: usize,
+        tool: &'a str,
+        args: Arguments,
+    },
+    PlanStepEnd {
+        index: usize,
+        count: usize,
+        tool: &'a str,
+        result: Option<&'a str>,
+        error: &'a str,
+    },
     TurnEnd {
         message: AssistantMessage,
         duration: i64,
@@ -74,6 +109,13 @@ enum Line<'a> {
 struct ToolCall {
     tool_call_id: String,
     tool_name: String,
+    args: Arguments,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct PlannedCall<'a> {
+    tool: &'a str,
     args: Arguments,
 }
 
@@ -113,6 +155,9 @@ impl Translator for AgentCore {
             return;
         }
         self.whole.hear(event);
+        if !matches!(event.body, EventBody::PlanCreated { .. }) && event.pos.is_some() {
+            self.tell_empty(lines);
+        }
         match &event.body {
             EventBody::RunStart { model } => {
                 *self = Self { model: model.clone(), ..Self::default() };
@@ -121,11 +166,31 @@ impl Translator for AgentCore {
             EventBody::Text { text, .. } => self.draft.text.push_str(text),
             EventBody::Reasoning { text } if text.is_empty() => {}
             EventBody::Reasoning { text } => self.draft.thinking.push(text.clone()),
-            EventBody::ToolCall { name, arguments } => self.draft.calls.push(ToolCall {
-                tool_call_id: event.call_id.as_ref().map(ToString::to_string).unwrap_or_default(),
-                tool_name: name.clone(),
-                args: arguments.as_str().into(),
-            }),
+            EventBody::ToolCall { name, arguments } => {
+                let id = event.call_id.as_ref().map(ToString::to_string);
+                let call = ToolCall {
+                    tool_call_id: id.unwrap_or_default(),
+                    tool_name: name.clone(),
+                    args: arguments.as_str().into(),
+                };
+                match self.step {
+                    Some(_) => lines.say(&Line::ToolCall(call)),
+                    None => self.draft.calls.push(call),
+                }
+            }
+            EventBody::PlanCreated { count, steps } => {
+                self.empty = None;
+                let steps = steps
+                    .iter()
+                    .map(|step| PlannedCall { tool: &step.tool, args: step.args.as_str().into() });
+                lines.say(&Line::PlanCreated { count: *count, steps: steps.collect() });
+            }
+            EventBody::PlanStepStart { index, count, tool, args } => {
+                let (index, count) = (*index, *count);
+                self.step = Some(Step { index, count, tool: tool.clone() });
+                let args = args.as_str().into();
+                lines.say(&Line::PlanStepStart { index, count, tool, args });
+            }
             EventBody::TurnEnd { usage, finish, .. } => self.decided(*usage, finish, lines),
             EventBody::Delivered { .. } => self.delivered = event.pos,
             EventBody::MessageAdded { message } => self.message(event, message, lines),
@@ -145,6 +210,7 @@ impl Translator for AgentCore {
             | EventBody::ToolStart { .. }
             | EventBody::ToolOutput { .. }
             | EventBody::ToolEnd { .. }
+            | EventBody::PlanStepEnd { .. }
             | EventBody::Queued { .. }
             | EventBody::PermissionRequest { .. }
             | EventBody::PermissionDecision { .. }
@@ -170,6 +236,21 @@ impl AgentCore {
     /// Tells what a reply was: to respond, or to steer to tools. What it says beside its calls is the
     /// thought that leads to them.
     fn decided(&mut self, usage: Option<Usage>, finish: &StopReason, lines: &mut Lines) {
+        if self.draft.is_empty() {
+            self.empty = Some((usage, finish.clone()));
+            return;
+        }
+        self.tell(usage, finish, lines);
+    }
+
+    /// Tells of an empty reply that was no plan.
+    fn tell_empty(&mut self, lines: &mut Lines) {
+        if let Some((usage, finish)) = self.empty.take() {
+            self.tell(usage, &finish, lines);
+        }
+    }
+
+    fn tell(&mut self, usage: Option<Usage>, finish: &StopReason, lines: &mut Lines) {
         let Draft { mut thinking, text, calls } = std::mem::take(&mut self.draft);
         let steers = !calls.is_empty();
         let mode = if steers { "steer" } else { "respond" };
@@ -190,14 +271,15 @@ impl AgentCore {
     fn message(&mut self, event: &Event, message: &Message, lines: &mut Lines) {
         match message {
             Message::Results(results) => {
-                for result in results {
-                    let text = text_of(&result.content);
-                    lines.say(&Line::ToolResult {
-                        tool_call_id: result.call.as_str(),
-                        tool_name: &result.name,
-                        result: (!result.is_error).then_some(&text),
-                        error: if result.is_error { &text } else { "" },
-                    });
+                for answer in results {
+                    let text = text_of(&answer.content);
+                    let result = (!answer.is_error).then_some(text.as_str());
+                    let error = if answer.is_error { text.as_str() } else { "" };
+                    let (tool_call_id, tool_name) = (answer.call.as_str(), answer.name.as_str());
+                    lines.say(&Line::ToolResult { tool_call_id, tool_name, result, error });
+                    if let Some(Step { index, count, tool }) = self.step.take() {
+                        lines.say(&Line::PlanStepEnd { index, count, tool: &tool, result, error });
+                    }
                 }
             }
             // What is said after an answer begins another turn.
@@ -221,6 +303,7 @@ impl AgentCore {
         if self.began.is_none() {
             self.begin(event, lines);
         }
+        self.tell_empty(lines);
         let answer = self.answer.take();
         let mut answer =
             answer.unwrap_or_else(|| self.reply(String::new(), None, &StopReason::EndTurn));

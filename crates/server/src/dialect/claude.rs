@@ -35,6 +35,8 @@ pub(super) struct Claude {
     models: HashMap<AgentId, String>,
     drafts: HashMap<AgentId, Vec<Block>>,
     denied: HashMap<CallId, Call>,
+    // The call that a step of a plan is about to make: it is a message of its own.
+    step: Option<CallId>,
     // How many tokens the first agent's conversation had before it was summarised.
     tokens: Option<u64>,
     run: Run,
@@ -204,7 +206,11 @@ impl Translator for Claude {
                 let call = self.calls.hear(event);
                 let (name, input) = (name.clone(), arguments.as_str().into());
                 self.draft(event, Block::ToolUse { id: call.id, name, input });
+                if self.step.take().is_some_and(|step| Some(&step) == event.call_id.as_ref()) {
+                    self.reply(event, None, lines);
+                }
             }
+            EventBody::PlanStepStart { .. } => self.step.clone_from(&event.call_id),
             EventBody::ToolStart { .. } => drop(self.calls.hear(event)),
             EventBody::ToolEnd { status, content, .. } => {
                 self.result(event, *status, text_of(content), lines);
@@ -227,6 +233,8 @@ impl Translator for Claude {
             | EventBody::MessageAdded { .. }
             | EventBody::Queued { .. }
             | EventBody::Delivered { .. }
+            | EventBody::PlanCreated { .. }
+            | EventBody::PlanStepEnd { .. }
             | EventBody::PermissionRequest { .. }
             | EventBody::PermissionDecision { .. }
             | EventBody::LimitHit { .. }
@@ -275,9 +283,13 @@ impl Claude {
     fn reply(&mut self, event: &Event, usage: Option<Usage>, lines: &mut Lines) {
         let model = self.models.get(&event.agent.id).cloned().unwrap_or_default();
         let run = event.run.map(|run| run.to_string()).unwrap_or_default();
+        let place = match &event.call_id {
+            Some(step) => step.to_string(),
+            None => event.turn.to_string(),
+        };
         for block in self.drafts.remove(&event.agent.id).unwrap_or_default() {
             let message = AssistantMessage {
-                id: format!("msg_{run}_{}", event.turn),
+                id: format!("msg_{run}_{place}"),
                 r#type: "message",
                 role: "assistant",
                 model: &model,

@@ -196,6 +196,9 @@ impl Codalotl {
                 Some(What::Error { error: error.clone() })
             }
             EventBody::AgentEnd { .. }
+            | EventBody::PlanCreated { .. }
+            | EventBody::PlanStepStart { .. }
+            | EventBody::PlanStepEnd { .. }
             | EventBody::PermissionRequest { .. }
             | EventBody::PermissionDecision { .. }
             | EventBody::LimitHit { .. }

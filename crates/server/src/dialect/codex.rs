@@ -121,6 +121,9 @@ impl Translator for Codex {
             | EventBody::TurnEnd { .. }
             | EventBody::Queued { .. }
             | EventBody::Delivered { .. }
+            | EventBody::PlanCreated { .. }
+            | EventBody::PlanStepStart { .. }
+            | EventBody::PlanStepEnd { .. }
             | EventBody::PermissionRequest { .. }
             | EventBody::PermissionDecision { .. }
             | EventBody::CompactionStart { .. }

@@ -118,6 +118,9 @@ impl Translator for Headless {
             EventBody::AgentStart { .. }
             | EventBody::AgentEnd { .. }
             | EventBody::TurnEnd { .. }
+            | EventBody::PlanCreated { .. }
+            | EventBody::PlanStepStart { .. }
+            | EventBody::PlanStepEnd { .. }
             | EventBody::Queued { .. }
             | EventBody::LimitHit { .. }
             | EventBody::CompactionStart { .. }

@@ -69,6 +69,9 @@ impl Translator for Pingu {
             | EventBody::TurnEnd { .. }
             | EventBody::Queued { .. }
             | EventBody::Delivered { .. }
+            | EventBody::PlanCreated { .. }
+            | EventBody::PlanStepStart { .. }
+            | EventBody::PlanStepEnd { .. }
             | EventBody::PermissionRequest { .. }
             | EventBody::PermissionDecision { .. }
             | EventBody::LimitHit { .. }

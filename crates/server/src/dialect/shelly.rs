@@ -233,6 +233,9 @@ impl Shelly {
             | EventBody::ToolOutput { .. }
             | EventBody::TurnEnd { .. }
             | EventBody::Queued { .. }
+            | EventBody::PlanCreated { .. }
+            | EventBody::PlanStepStart { .. }
+            | EventBody::PlanStepEnd { .. }
             | EventBody::PermissionRequest { .. }
             | EventBody::PermissionDecision { .. }
             | EventBody::LimitHit { .. }

@@ -13,6 +13,7 @@ use bowline_agent::id::Source;
 use bowline_agent::journal::{Pos, Store as _};
 use bowline_agent::limits::Limits;
 use bowline_agent::op::Decision;
+use bowline_agent::orchestrator::{Orchestrator, PlanExecute, React};
 use bowline_agent::tool::{Access, ToolContext, ToolError, Toolbox, tool_fn};
 use bowline_agent::{Agent, Memory, OutputSchema, Run, SessionHandle};
 use bowline_llm::retry::Policy;
@@ -64,6 +65,9 @@ pub(crate) fn all() -> Vec<Lived> {
         live("shape", Stage { schema: Some(SCHEMA), ..Stage::new(shape()) }, async |play| {
             play.run("A number.").await;
             play.run("Another.").await;
+        }),
+        live("plan", Stage { plans: true, ..Stage::new(plan()) }, async |play| {
+            play.run("Look twice.").await;
         }),
         live("error", Stage::new(error()), async |play| play.run("Hello?").await),
     ]
@@ -130,6 +134,19 @@ fn two_runs() -> Vec<Reply> {
         Reply::text("One and a").with_stop(StopReason::MaxTokens).with_usage(usage(100, 10)),
         Reply::text(" half.").with_usage(usage(110, 10)),
         Reply::text("Two.").with_usage(usage(120, 10)),
+    ]
+}
+
+/// A plan whose second step fails, and the plan after it.
+fn plan() -> Vec<Reply> {
+    let step = |tool: &str| json!({ "tool": tool, "args": { "path": "a.txt" } });
+    let plan = |steps: &[Value]| {
+        Reply::text(json!({ "steps": steps }).to_string()).with_usage(usage(100, 10))
+    };
+    vec![
+        plan(&[step("read"), step("peek"), step("read")]),
+        plan(&[step("read")]),
+        Reply::text("Seen twice.").with_usage(usage(120, 10)),
     ]
 }
 
@@ -214,11 +231,20 @@ struct Stage {
     model_turns: u32,
     window: u64,
     schema: Option<&'static str>,
+    plans: bool,
 }
 
 impl Stage {
     fn new(replies: Vec<Reply>) -> Self {
-        Self { replies, inner: child(), attended: false, model_turns: 0, window: 0, schema: None }
+        Self {
+            replies,
+            inner: child(),
+            attended: false,
+            model_turns: 0,
+            window: 0,
+            schema: None,
+            plans: false,
+        }
     }
 }
 
@@ -311,8 +337,13 @@ fn agent(stage: Stage, memory: &Memory, latch: &Arc<Notify>) -> Agent {
     };
     let effects: Vec<Arc<dyn DynEffect>> =
         if stage.window > 0 { vec![Arc::new(compact)] } else { Vec::new() };
+    let orchestrator: Arc<dyn Orchestrator> = match stage.plans {
+        true => Arc::new(PlanExecute::default()),
+        false => Arc::new(React),
+    };
     Agent {
         name: "root".to_owned(),
+        orchestrator,
         effects,
         output_schema: stage.schema.map(|schema| OutputSchema::parse(schema).unwrap()),
         cwd: Some("/work".to_owned()),

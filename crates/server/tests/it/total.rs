@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bowline_agent::Spent;
-use bowline_agent::entry::{CallStatus, Ending, RunError, RunErrorKind};
+use bowline_agent::entry::{CallStatus, Ending, PlanStep, RunError, RunErrorKind};
 use bowline_agent::event::{AgentMeta, Event, EventBody, Phase, RunEnd};
 use bowline_agent::id::{AgentId, EntryId, OpId, RunId, SessionId};
 use bowline_agent::journal::Pos;
@@ -166,6 +166,17 @@ fn of_calls() -> impl Strategy<Value = EventBody> {
             EventBody::ToolEnd { name, status, ms: None, content, truncated: false }
         }),
         texts().prop_map(move |question| EventBody::PermissionRequest { question, waiting }),
+        tools().prop_map(|tool| {
+            let args = RawJson::parse("{}").unwrap();
+            EventBody::PlanCreated { count: 1, steps: vec![PlanStep { tool, args }] }
+        }),
+        tools().prop_map(|tool| {
+            let args = RawJson::parse("[1]").unwrap();
+            EventBody::PlanStepStart { index: 0, count: 1, tool, args }
+        }),
+        (tools(), statuses()).prop_map(|(tool, status)| {
+            EventBody::PlanStepEnd { index: 0, count: 1, tool, status }
+        }),
         prop_oneof![Just(Decision::Allow {}), texts().prop_map(denied)]
             .prop_map(|decision| EventBody::PermissionDecision { decision, waiting: None }),
         entry.prop_map(|(name, data)| EventBody::Custom {
