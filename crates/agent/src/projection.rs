@@ -1,9 +1,11 @@
 //! From entries to events: one pure function for those who watch and for those who read the log.
 
+mod plan;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use bowline_llm::{AssistantPart, CallId, Message, MessageRef, RawJson, ToolResult, Usage};
+use bowline_llm::{AssistantPart, CallId, Message, MessageRef, ToolResult, Usage};
 
 use crate::entry::{
     Act, Acted, AssistantSaid, CallEnded, CallStarted, CallStatus, CallWaiting, Created, Ending,
@@ -360,10 +362,7 @@ impl Sheet<'_> {
                 self.push(Some(&answered.call), EventBody::Answer { text, waiting });
             }
             EntryKind::CallEnded(ended) => self.call_ended(ended, before),
-            EntryKind::Planned(plan) => {
-                let (count, steps) = (plan.steps.len(), plan.steps.clone());
-                self.push(None, EventBody::PlanCreated { count, steps });
-            }
+            EntryKind::Planned(plan) => self.planned(plan),
             EntryKind::StepTaken(taken) => self.step_taken(taken),
             EntryKind::LimitHit(hit) => self.push(None, EventBody::LimitHit { limit: hit.limit }),
             EntryKind::RunEnded(ended) => {
@@ -548,19 +547,6 @@ impl Sheet<'_> {
         self.push(Some(&waiting.call), body);
     }
 
-    /// Tells that a step begins, and of its call as of any that the model makes.
-    fn step_taken(&mut self, taken: &StepTaken) {
-        let StepTaken { index, count, call } = taken.clone();
-        let (tool, arguments) = (call.name.clone(), call.arguments.clone());
-        if let Ok(args) = RawJson::parse(&*arguments) {
-            let start = EventBody::PlanStepStart { index, count, tool: tool.clone(), args };
-            self.push(Some(&taken.call.id), start);
-        }
-        self.push(Some(&taken.call.id), EventBody::ToolCall { name: tool, arguments });
-        let message = MessageRef::from(Message::Assistant(Arc::new(taken.message())));
-        self.push(None, EventBody::MessageAdded { message });
-    }
-
     fn call_ended(&mut self, ended: &CallEnded, before: Before) {
         let batch = before.batch_done;
         let name = self.agent.tool(&ended.call, &batch);
@@ -572,9 +558,8 @@ impl Sheet<'_> {
             truncated: ended.full.is_some(),
         };
         self.push(Some(&ended.call), body);
-        if let Some(StepTaken { index, count, call }) = before.step {
-            let (tool, status) = (call.name, ended.status);
-            self.push(Some(&call.id), EventBody::PlanStepEnd { index, count, tool, status });
+        if let Some(step) = before.step {
+            self.step_ended(step, ended.status);
         }
         if batch.is_empty() {
             return;
