@@ -55,7 +55,7 @@ pub(crate) fn all() -> Vec<Lived> {
         live("sub-agents", Stage { inner: broken(), ..Stage::new(two_children()) }, async |play| {
             play.run("Share it.").await;
         }),
-        live("compaction", Stage { window: 400, ..Stage::new(compaction()) }, async |play| {
+        live("compaction", Stage { window: 10_000, ..Stage::new(compaction()) }, async |play| {
             play.run("First.").await;
             play.run("Second.").await;
             let run = play.handle.compact(None);
