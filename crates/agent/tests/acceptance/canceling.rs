@@ -28,7 +28,7 @@ async fn a_cancel_from_elsewhere_ends_the_run() {
     assert_eq!(hear(handle.prompt("go")).await.text(), "fine");
 }
 
-// F109: "Cancel with three calls pending and one done."
+// F109: "Cancel with three calls pending and one done." B2
 #[tokio::test(start_paused = true)]
 async fn cancel_keeps_what_is_done_and_the_next_prompt_works() {
     let latch = Latch::default();

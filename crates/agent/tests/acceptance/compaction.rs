@@ -64,6 +64,7 @@ async fn old_results_are_shortened_first_and_no_model_is_asked() {
     assert!(tokens <= 4_800, "{tokens} tokens are left of 8000");
 }
 
+// D20
 #[tokio::test]
 async fn what_the_user_said_and_the_latest_turns_outlast_a_summary() {
     let compact = Compact { pinned: vec!["The port is 8443.".into()], ..Compact::default() };

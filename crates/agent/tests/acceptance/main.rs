@@ -1,6 +1,7 @@
 //! The acceptance tests of the agent loop, through its public doors only.
 //!
-//! Comments name the behaviours of the specification (F001 and so on) that a test stands for.
+//! Comments name the behaviours of the specification (F001 and so on) that a test stands for, and the
+//! faults of other systems (B1, D15, M17 and so on) that it would find.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -26,6 +27,7 @@ mod offloading;
 mod orchestrators;
 mod output;
 mod plans;
+mod prefix;
 mod schedule;
 mod sessions;
 mod shape;

@@ -89,6 +89,7 @@ async fn trimmed_results_keep_their_beginning() {
     assert!(results[0].starts_with("file.3000\nxxx") && results[0].ends_with(cut));
 }
 
+// B5
 /// Cut by their number, results of a turn that the model has not seen yet would be lost to it.
 #[tokio::test]
 async fn a_turn_is_never_cut_in_the_middle() {

@@ -77,6 +77,7 @@ async fn large_old_results_are_put_away_and_recalled() {
     assert!(log.last().unwrap().contains("error"), "{log:#?}");
 }
 
+// B8
 #[tokio::test]
 async fn small_results_errors_and_the_latest_stay() {
     let fail = async |_: Text, _| Err(ToolError::failed("e".repeat(4_000)));
@@ -93,6 +94,7 @@ async fn small_results_errors_and_the_latest_stay() {
     assert_eq!(shown(&stage, "f"), "e".repeat(4_000));
 }
 
+// B7
 /// What was put away can be had in a later run, in another process, in a fork, and after going back.
 #[tokio::test]
 async fn recall_works_as_long_as_the_session_is_there() {

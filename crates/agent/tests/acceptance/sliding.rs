@@ -82,6 +82,7 @@ async fn the_request_at_hand_and_what_is_pinned_stay() {
     }
 }
 
+// B6
 /// The latest summary takes the place of the one before, in a later run too.
 #[tokio::test]
 async fn there_is_one_summary_and_it_is_brought_up_to_date() {

@@ -99,7 +99,7 @@ async fn a_fatal_error_of_a_tool_ends_the_run_and_all_calls() {
     assert_eq!(hear(handle.prompt("again")).await.text(), "done");
 }
 
-// F111
+// F111, B1
 #[tokio::test]
 async fn a_panicking_tool_is_an_error_and_its_neighbours_finish() {
     let latch = Latch::default();

@@ -241,6 +241,7 @@ async fn play(
     }
 }
 
+// M17
 #[tokio::test]
 async fn every_wire_tries_the_same_statuses_again() {
     for wire in WIRES {
@@ -398,6 +399,7 @@ fn told(event: &StreamEvent) -> Option<String> {
     }
 }
 
+// B14
 #[tokio::test]
 async fn the_time_a_provider_asks_for_is_the_least_on_every_wire() {
     let date = "Sun, 06 Nov 1994 08:49:07 GMT";

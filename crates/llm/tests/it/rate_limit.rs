@@ -72,6 +72,7 @@ fn limited(model: Slow, limits: Limits) -> RateLimited<Slow> {
     RateLimited::new(model, RateLimiter::new(limits))
 }
 
+// D15
 #[tokio::test(start_paused = true)]
 async fn fifty_agents_take_as_long_as_one() {
     let limits = Limits { rpm: 60, input_tpm: 100_000, output_tpm: 100_000 };
@@ -119,6 +120,7 @@ async fn no_minute_has_more_requests_than_it_may() {
     assert!(begun.windows(8).all(|of| of[7] - of[0] >= 60), "{begun:?}");
 }
 
+// D16
 #[tokio::test(start_paused = true)]
 async fn input_is_reserved_before_the_answer_and_corrected_by_it() {
     let limits = Limits { input_tpm: 1_000, ..Limits::default() };
