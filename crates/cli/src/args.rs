@@ -314,7 +314,7 @@ pub(crate) enum SessionCommand {
         /// The session, or the beginning of its id.
         id: String,
         /// What to say.
-        #[arg(required_unless_present = "cancel")]
+        #[arg(required_unless_present_any = ["cancel", "compact"])]
         text: Option<String>,
         /// Say it before the next model call, and skip calls that have not started.
         #[arg(long, conflicts_with_all = ["follow_up", "cancel"])]
@@ -322,6 +322,13 @@ pub(crate) enum SessionCommand {
         /// Say it when the run would otherwise end.
         #[arg(long, conflicts_with = "cancel")]
         follow_up: bool,
+        /// Say it so that no summary ever stands for it.
+        #[arg(long, conflicts_with_all = ["steer", "follow_up", "cancel"])]
+        pin: bool,
+        /// Have the conversation summarised at the next boundary; the text is what the summary
+        /// should not leave out.
+        #[arg(long, conflicts_with_all = ["steer", "follow_up", "pin", "cancel"])]
+        compact: bool,
         /// Say nothing; cancel the run.
         #[arg(long, conflicts_with = "text")]
         cancel: bool,

@@ -32,11 +32,11 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     // What the flags name is where the command was called, not where it works.
     let mut output = Output::new(args.output.as_deref(), args.output_schema.as_deref())?;
     let runtime = Runtime::new(environment(&args)?, &args.settings.said())?;
-    let prompt = prompt(&args)?;
+    let task = task(&args)?;
     let store = runtime.sessions();
     let source = source(&runtime, &store, &args)?;
     let mut printer = printer(&args)?;
-    if let (None, Source::Resume(session)) = (&prompt, &source)
+    if let (None, Source::Resume(session)) = (&task, &source)
         && store.summary(*session)?.run != RunState::Open
     {
         return last_answer(&store, *session, &mut output, &mut printer);
@@ -67,19 +67,22 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     if let (Source::Resume(session), true) = (source, printer.wants_whole_runs()) {
         open_run(&store, session)?.iter().for_each(|event| printer.replayed(event));
     }
-    let run = match prompt {
-        Some(prompt) => Some(handle.prompt_with(prompt, Busy::Queue)),
+    let code = match task {
+        Some(Task::Compact { focus }) => summarise(&handle, focus, &mut output, &mut printer).await,
+        Some(Task::Prompt(prompt)) => {
+            let run = handle.prompt_with(prompt, Busy::Queue);
+            answer(&handle, run, &mut output, &mut printer).await
+        }
         None => {
             if agent.tools.names().any(|name| name == Message::NAME) {
                 recall(&store, handle.session_id(), &mut output, &mut printer)?;
             }
-            handle.continue_run().await?
+            match handle.continue_run().await? {
+                Some(run) => answer(&handle, run, &mut output, &mut printer).await,
+                // Another process ended the run between the two looks at it.
+                None => last_answer(&store, handle.session_id(), &mut output, &mut printer),
+            }
         }
-    };
-    let code = match run {
-        Some(run) => answer(&handle, run, &mut output, &mut printer).await,
-        // Another process ended the run between the two looks at it.
-        None => last_answer(&store, handle.session_id(), &mut output, &mut printer),
     };
     handle.close().await;
     runtime.close().await;
@@ -142,6 +145,28 @@ async fn answer(
         Followed::Ended(outcome) => finish(handle.session_id(), &outcome, output, printer),
         Followed::Left(signal) => Ok(signal.code()),
     }
+}
+
+/// Has the conversation summarised, and says what came of it.
+async fn summarise(
+    handle: &SessionHandle,
+    focus: Option<String>,
+    output: &mut Output,
+    printer: &mut Printer,
+) -> Result<ExitCode, Failure> {
+    let before = handle.state().snapshot.messages.len();
+    let outcome = match follow(handle, handle.compact(focus), output, printer).await? {
+        Followed::Ended(outcome) => outcome,
+        Followed::Left(signal) => return Ok(signal.code()),
+    };
+    let after = handle.state().snapshot.messages.len();
+    let is_done = outcome.is_done() && after < before;
+    printer.note(&match (is_done, exit::complaint(&outcome, "done")) {
+        (true, _) => format!("summarised: {before} messages are {after} now"),
+        (false, Some(complaint)) => complaint,
+        (false, None) => "the conversation stays as it is".to_owned(),
+    });
+    Ok(if is_done { ExitCode::SUCCESS } else { exit::code_of(&outcome, "") })
 }
 
 /// How following a run ended.
@@ -298,8 +323,17 @@ fn environment(args: &Exec) -> Result<Environment, Failure> {
         .map_err(|error| Failure::Usage(format!("cannot tell the current directory: {error}")))
 }
 
-/// Returns what to ask; `None` to go on without asking anything.
-fn prompt(args: &Exec) -> Result<Option<String>, Failure> {
+/// What is to be done.
+enum Task {
+    Prompt(String),
+    /// `/compact`, perhaps with what the summary should not leave out.
+    Compact {
+        focus: Option<String>,
+    },
+}
+
+/// Returns what to do; `None` to go on without asking anything.
+fn task(args: &Exec) -> Result<Option<Task>, Failure> {
     let resumes = args.continue_ || args.resume.is_some();
     let text = match args.prompt.as_deref() {
         Some("-") => stdin()?,
@@ -313,7 +347,21 @@ fn prompt(args: &Exec) -> Result<Option<String>, Failure> {
     if text.trim().is_empty() {
         return Err(Failure::Usage("the task is empty".to_owned()));
     }
-    Ok(Some(text))
+    let focus = text
+        .trim()
+        .strip_prefix("/compact")
+        .filter(|focus| focus.is_empty() || focus.starts_with(char::is_whitespace));
+    match focus.map(str::trim) {
+        None => Ok(Some(Task::Prompt(text))),
+        Some(_) if !(resumes || args.fork.is_some()) => Err(Failure::Usage(
+            "there is nothing to compact yet: say which session, with --resume or --continue"
+                .to_owned(),
+        )),
+        Some(focus) => {
+            let focus = Some(focus.to_owned()).filter(|focus| !focus.is_empty());
+            Ok(Some(Task::Compact { focus }))
+        }
+    }
 }
 
 fn stdin() -> Result<String, Failure> {

@@ -43,14 +43,21 @@ pub(crate) async fn run(args: Sessions) -> Result<ExitCode, Failure> {
             writeln!(io::stdout(), "deleted {id}")
         }
         SessionCommand::Verify { id } => return verify(&store, id.as_deref()),
-        SessionCommand::Post { id, text, steer, follow_up, cancel } => {
+        SessionCommand::Post { id, text, steer, follow_up, pin, compact, cancel } => {
             let id = args::resolve(&store, &id)?;
-            let input = Input::from(text.unwrap_or_default());
-            let kind = match (cancel, steer, follow_up) {
-                (true, ..) => OpKind::Cancel { reason: CancelReason::User, run: None },
-                (false, true, _) => OpKind::Steer(input),
-                (false, false, true) => OpKind::FollowUp(input),
-                (false, false, false) => OpKind::Queue(input),
+            let input = || Input::from(text.clone().unwrap_or_default());
+            let kind = if cancel {
+                OpKind::Cancel { reason: CancelReason::User, run: None }
+            } else if compact {
+                OpKind::Compact { focus: text.clone() }
+            } else if steer {
+                OpKind::Steer(input())
+            } else if follow_up {
+                OpKind::FollowUp(input())
+            } else if pin {
+                OpKind::Pin(input())
+            } else {
+                OpKind::Queue(input())
             };
             let op = Op { id: OpId::new(&SystemSource), to: None, at: SystemSource.now(), kind };
             let posted = op.id;

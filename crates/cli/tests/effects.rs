@@ -123,3 +123,31 @@ fn a_conversation_that_grows_too_long_is_summarised_on_the_way() {
     let last = provider.requests().pop().unwrap().to_string();
     assert!(last.contains("Count."), "the request itself is never summarised away");
 }
+
+#[test]
+fn a_session_is_summarised_when_somebody_says_so() {
+    let provider = Provider::answering(|request| {
+        let system = messages(request)[0]["content"].as_str().unwrap_or_default();
+        match system.contains("working notes") {
+            true => Reply::Text("## Done\nA story was told.".to_owned()),
+            false => Reply::Text("A long story. ".repeat(400)),
+        }
+    });
+    let home = Home::new(&provider);
+    let (code, _, err) = home.run(&["exec", "/compact"]);
+    assert_eq!((code, err.lines().count()), (2, 1), "{err}");
+    assert!(provider.requests().is_empty());
+    assert_eq!(home.run(&["exec", "Tell a story."]).0, 0);
+    assert_eq!(home.run(&["exec", "--continue", "Another."]).0, 0);
+    let (code, out, err) = home.run(&["exec", "--continue", "/compact the hero's name"]);
+    assert_eq!((code, out.as_str()), (0, ""), "{err}");
+    assert!(err.contains("summarised: 4 messages are 3 now"), "{err}");
+    let asked = provider.requests().pop().unwrap().to_string();
+    assert!(asked.contains("asks that the notes keep this: the hero's name"), "{asked}");
+    assert_eq!(home.run(&["exec", "--continue", "The end?"]).0, 0);
+    let last = provider.requests().pop().unwrap();
+    let said: Vec<&Value> = messages(&last).iter().filter(|one| one["role"] == "user").collect();
+    assert!(said[0].to_string().contains("Tell a story."), "{last}");
+    assert!(last.to_string().contains("A story was told."), "{last}");
+    assert!(!last.to_string().contains("A long story."), "{last}");
+}
