@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize};
 
-use bowline_llm::{CallId, MessageRef, Part, RawJson, Spent, StopReason, Usage, Usd};
+use bowline_llm::{CallId, ErrorKind, MessageRef, Part, RawJson, Spent, StopReason, Usage, Usd};
 
 use crate::entry::{CallStatus, Ending, PlanStep};
 use crate::id::{AgentId, EntryId, OpId, RunId, SessionId};
@@ -171,6 +171,11 @@ pub enum EventBody {
     },
     /// A model call is over.
     TurnEnd {
+        /// The model asked last, as `provider/model`.
+        model: String,
+        /// What kind of failure it ended with, after all attempts; absent if it did not fail.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<ErrorKind>,
         /// Its tokens.
         usage: Option<Usage>,
         /// What it cost in US dollars, if all prices are known.

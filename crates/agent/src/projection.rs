@@ -8,8 +8,8 @@ use std::sync::Arc;
 use bowline_llm::{AssistantPart, CallId, Message, MessageRef, ToolResult, Usage};
 
 use crate::entry::{
-    Act, Acted, AssistantSaid, CallEnded, CallStarted, CallStatus, CallWaiting, Created, Ending,
-    Entry, EntryKind, Rewrite, RunEnded, StepTaken, UserSaid, Via, Wake,
+    Act, Acted, AssistantSaid, Broken, CallEnded, CallStarted, CallStatus, CallWaiting, Created,
+    Ending, Entry, EntryKind, Rewrite, RunEnded, StepTaken, UserSaid, Via, Wake,
 };
 use crate::event::{AgentMeta, Event, EventBody, RunEnd};
 use crate::id::{AgentId, OpId, RunId, SessionId};
@@ -452,6 +452,11 @@ impl Sheet<'_> {
         self.push(
             None,
             EventBody::TurnEnd {
+                model: said.model.clone(),
+                error: match &said.broken {
+                    Some(Broken::Failed { kind, .. }) => Some(*kind),
+                    Some(Broken::Stopped | Broken::OutOfTime) | None => None,
+                },
                 usage: said.usage,
                 cost_usd: said.cost_usd.filter(|_| said.unpriced == 0),
                 finish: said.stop.clone(),

@@ -300,6 +300,8 @@ fn bodies() -> Vec<EventBody> {
         EventBody::MessageAdded { message: Message::user("hi").into() },
         EventBody::MessageAdded { message: Message::assistant("hi").into() },
         EventBody::TurnEnd {
+            model: text(),
+            error: Some(ErrorKind::Overloaded),
             usage: Some(usage),
             cost_usd: None,
             finish: StopReason::Other(text()),

@@ -141,7 +141,15 @@ fn of_replies() -> impl Strategy<Value = EventBody> {
         texts().prop_map(|text| EventBody::Reasoning { text }),
         messages().prop_map(|message| EventBody::MessageAdded { message: message.into() }),
         (proptest::option::of(usages()), finishes(), ms()).prop_map(|(usage, finish, ms)| {
-            EventBody::TurnEnd { usage, cost_usd: None, finish, ms, context_percent: None }
+            EventBody::TurnEnd {
+                model: "test/model".to_owned(),
+                error: None,
+                usage,
+                cost_usd: None,
+                finish,
+                ms,
+                context_percent: None,
+            }
         }),
         (0..3u32, texts())
             .prop_map(|(attempt, reason)| { EventBody::Retry { attempt, delay_ms: 5, reason } }),
