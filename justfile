@@ -21,6 +21,10 @@ test *arguments:
 llama-server *arguments:
     ./scripts/llama-server {{arguments}}
 
+# Spans of the command at a real OTLP receiver, checked against the conventions; both come from PyPI.
+otel:
+    ./scripts/otel
+
 # The demonstration.
 demo:
     ./scripts/demo

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal as _, Read as _};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use futures::StreamExt as _;
 
@@ -16,6 +17,7 @@ use bowline_agent::tool::Tool as _;
 use bowline_agent::{Agent, Busy, ForkPoint, Outcome, Projection, Run, SessionHandle};
 use bowline_runtime::config::{Mode, Span};
 use bowline_runtime::environment::Environment;
+use bowline_runtime::telemetry::Telemetry;
 use bowline_runtime::{Choice, Runtime};
 use bowline_server::dialect::{Dialect, Scene};
 use bowline_store::Files;
@@ -67,18 +69,23 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     if let (Source::Resume(session), true) = (source, printer.wants_whole_runs()) {
         open_run(&store, session)?.iter().for_each(|event| printer.replayed(event));
     }
+    let mut telemetry = telemetry(&runtime, &agent, &printer);
+    if let (Source::Resume(session), Some(telemetry)) = (source, &mut telemetry) {
+        open_run(&store, session)?.iter().for_each(|event| telemetry.recall(event));
+    }
+    let listeners =
+        Listeners { output: &mut output, printer: &mut printer, telemetry: &mut telemetry };
     let code = match task {
-        Some(Task::Compact { focus }) => summarise(&handle, focus, &mut output, &mut printer).await,
+        Some(Task::Compact { focus }) => summarise(&handle, focus, listeners).await,
         Some(Task::Prompt(prompt)) => {
-            let run = handle.prompt_with(prompt, Busy::Queue);
-            answer(&handle, run, &mut output, &mut printer).await
+            answer(&handle, handle.prompt_with(prompt, Busy::Queue), listeners).await
         }
         None => {
             if agent.tools.names().any(|name| name == Message::NAME) {
-                recall(&store, handle.session_id(), &mut output, &mut printer)?;
+                recall(&store, handle.session_id(), listeners.output, listeners.printer)?;
             }
             match handle.continue_run().await? {
-                Some(run) => answer(&handle, run, &mut output, &mut printer).await,
+                Some(run) => answer(&handle, run, listeners).await,
                 // Another process ended the run between the two looks at it.
                 None => last_answer(&store, handle.session_id(), &mut output, &mut printer),
             }
@@ -86,10 +93,23 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     };
     handle.close().await;
     runtime.close().await;
+    if let Some(telemetry) = telemetry
+        && let Some(note) = telemetry.close().await
+    {
+        printer.note(&note);
+    }
     if args.ephemeral {
         forget(&runtime, &handle);
     }
     code
+}
+
+/// Starts what tells OpenTelemetry; what is wrong with it is said, and keeps nobody from working.
+fn telemetry(runtime: &Runtime, agent: &Agent, printer: &Printer) -> Option<Telemetry> {
+    runtime.telemetry(agent).unwrap_or_else(|what| {
+        printer.note(&format!("no traces: {what}"));
+        None
+    })
 }
 
 fn scene(agent: &Agent) -> Scene {
@@ -134,16 +154,40 @@ enum Source {
     Fork(SessionId),
 }
 
+/// Those who hear every event of a run.
+struct Listeners<'a> {
+    output: &'a mut Output,
+    printer: &'a mut Printer,
+    telemetry: &'a mut Option<Telemetry>,
+}
+
+impl Listeners<'_> {
+    fn hear(&mut self, event: &Arc<Event>) {
+        self.printer.event(event);
+        tell(event, self.output, self.printer);
+        if let Some(telemetry) = self.telemetry {
+            telemetry.event(event);
+        }
+    }
+
+    /// Whoever asks twice does not wait for a receiver of traces either.
+    fn leave(self, signal: Signal) -> ExitCode {
+        *self.telemetry = None;
+        signal.code()
+    }
+}
+
 /// Follows a run to its answer.
 async fn answer(
     handle: &SessionHandle,
     run: Run,
-    output: &mut Output,
-    printer: &mut Printer,
+    mut listeners: Listeners<'_>,
 ) -> Result<ExitCode, Failure> {
-    match follow(handle, run, output, printer).await? {
-        Followed::Ended(outcome) => finish(handle.session_id(), &outcome, output, printer),
-        Followed::Left(signal) => Ok(signal.code()),
+    match follow(handle, run, &mut listeners).await? {
+        Followed::Ended(outcome) => {
+            finish(handle.session_id(), &outcome, listeners.output, listeners.printer)
+        }
+        Followed::Left(signal) => Ok(listeners.leave(signal)),
     }
 }
 
@@ -151,17 +195,16 @@ async fn answer(
 async fn summarise(
     handle: &SessionHandle,
     focus: Option<String>,
-    output: &mut Output,
-    printer: &mut Printer,
+    mut listeners: Listeners<'_>,
 ) -> Result<ExitCode, Failure> {
     let before = handle.state().snapshot.messages.len();
-    let outcome = match follow(handle, handle.compact(focus), output, printer).await? {
+    let outcome = match follow(handle, handle.compact(focus), &mut listeners).await? {
         Followed::Ended(outcome) => outcome,
-        Followed::Left(signal) => return Ok(signal.code()),
+        Followed::Left(signal) => return Ok(listeners.leave(signal)),
     };
     let after = handle.state().snapshot.messages.len();
     let is_done = outcome.is_done() && after < before;
-    printer.note(&match (is_done, exit::complaint(&outcome, "done")) {
+    listeners.printer.note(&match (is_done, exit::complaint(&outcome, "done")) {
         (true, _) => format!("summarised: {before} messages are {after} now"),
         (false, Some(complaint)) => complaint,
         (false, None) => "the conversation stays as it is".to_owned(),
@@ -181,8 +224,7 @@ enum Followed {
 async fn follow(
     handle: &SessionHandle,
     mut run: Run,
-    output: &mut Output,
-    printer: &mut Printer,
+    listeners: &mut Listeners<'_>,
 ) -> Result<Followed, Failure> {
     let mut signals = Signals::listen()?;
     let mut stopped = None;
@@ -190,8 +232,7 @@ async fn follow(
         let signal = tokio::select! {
             event = run.next() => match event {
                 Some(event) => {
-                    printer.event(&event);
-                    tell(&event, output, printer);
+                    listeners.hear(&event);
                     continue;
                 }
                 None => break,

@@ -59,7 +59,7 @@ fn effects_are_asked_in_the_order_of_their_classes() {
 fn what_is_wrong_with_an_effect_is_said_with_its_line_and_ends_with_code_2() {
     let (home, _provider) = home();
     for (effect, what) in [
-        ("{ kind = \"compact\", treshold = 0.5 }", "did you mean \"threshold\"?"),
+        ("{ kind = \"compact\", thresholt = 0.5 }", "did you mean \"threshold\"?"),
         ("{ kind = \"compat\" }", "there is no effect \"compat\"; did you mean \"compact\"?"),
         ("{ threshold = 0.5 }", "an effect needs its `kind`"),
         ("{ kind = \"compact\", params = 3 }", "the params of \"compact\" are a table"),

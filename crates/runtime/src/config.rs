@@ -19,6 +19,7 @@ mod node;
 mod read;
 mod seeds;
 mod show;
+mod trace;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,6 +37,7 @@ pub(crate) use check::nearest;
 pub use layers::{Kind, Layer, Loaded, Said, Source, file, load, set, sources};
 pub use node::{Node, Origin, Place, Table, Value};
 pub use show::{Unset, explain, show};
+pub use trace::{TraceCompat, TraceConfig, TraceContent, TraceProtocol};
 
 /// The name of the agent that takes the prompt.
 pub(crate) const DEFAULT_AGENT: &str = "default";
@@ -68,7 +70,7 @@ pub struct Config {
     /// Servers that bring tools.
     pub mcp_servers: BTreeMap<String, toml::Value>,
     /// Where traces go.
-    pub trace: BTreeMap<String, toml::Value>,
+    pub trace: TraceConfig,
     /// Settings that count when their name is given.
     pub profiles: BTreeMap<String, Self>,
 }
@@ -405,7 +407,6 @@ impl Config {
             (rules.into_iter().any(|rules| !rules.is_empty()), "permissions.allow, ask and deny"),
             (!self.sandbox.is_empty(), "sandbox"),
             (!self.mcp_servers.is_empty(), "mcp_servers"),
-            (!self.trace.is_empty(), "trace"),
             (batched, "providers.*.batch"),
         ];
         all.into_iter().filter(|(is_set, _)| *is_set).map(|(_, name)| name).collect()

@@ -12,6 +12,7 @@ use crate::config::{self, Config, Loaded, Said};
 use crate::environment::{Environment, Folders};
 use crate::error::ConfigError;
 use crate::provider::{self, KeySource};
+use crate::telemetry::{self, Settings};
 use crate::{Runtime, embedded, local};
 
 /// How long the helper process may take to run a command that does nothing.
@@ -90,6 +91,7 @@ pub async fn examine(environment: &Environment, said: &Said) -> Report {
     check_fallback(&runtime, &mut report).await;
     check_providers(&runtime.config, environment, &mut report);
     check_helper(environment, &mut report).await;
+    check_traces(&runtime, &mut report).await;
     check_sessions(&runtime, &mut report);
     match in_path("git", environment) {
         Some(path) => report.ok("git", path.display().to_string()),
@@ -342,6 +344,25 @@ async fn check_helper(environment: &Environment, report: &mut Report) {
     processes.close().await;
     // It is in the folder for what may be lost.
     let _ = std::fs::remove_dir_all(&folder);
+}
+
+/// Asks whoever is told of runs whether they listen.
+async fn check_traces(runtime: &Runtime, report: &mut Report) {
+    const NAME: &str = "traces";
+    let settings = match Settings::read(&runtime.environment, &runtime.config.trace) {
+        Ok(Some(settings)) => settings,
+        Ok(None) => {
+            return report.ok(NAME, "go nowhere; see `[trace]` and OTEL_EXPORTER_OTLP_ENDPOINT");
+        }
+        Err(what) => return report.problem(NAME, what, "correct it"),
+    };
+    match telemetry::probe(&settings, &provider::proxy(&runtime.environment)).await {
+        Ok(address) => report.ok(NAME, format!("go to {address}, which takes them")),
+        Err(what) => {
+            let fix = "start the receiver, or correct `[trace]` or the OTEL_* variables";
+            report.problem(NAME, what, fix);
+        }
+    }
 }
 
 fn check_sessions(runtime: &Runtime, report: &mut Report) {

@@ -14,6 +14,7 @@
 //! - [`doctor`]: whether everything is there that is needed.
 //! - [`prompt`]: what a model is told before the user says anything.
 //! - [`effects`]: the effects of an agent, as they are configured.
+//! - [`telemetry`]: what runs look like to OpenTelemetry.
 //! - [`permission`]: the gate of the permission modes.
 //! - [`Runtime`]: all of it together, which makes agents.
 #![deny(missing_docs)]
@@ -33,6 +34,7 @@ pub mod project;
 pub mod prompt;
 pub mod provider;
 mod runtime;
+pub mod telemetry;
 
 pub use error::ConfigError;
 pub use runtime::{Choice, Runtime};

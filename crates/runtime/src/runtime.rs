@@ -27,6 +27,7 @@ use crate::local;
 use crate::permission::ModeGate;
 use crate::prompt;
 use crate::provider::{self, Made, Making, ModelName, Picked, Shared};
+use crate::telemetry::{Settings, Telemetry};
 
 /// What this process was started with and how it is configured.
 #[derive(Debug)]
@@ -240,6 +241,19 @@ impl Runtime {
     /// Ends all commands and what they have left in the background; returns when nothing is left.
     pub async fn close(&self) {
         self.processes.close().await;
+    }
+
+    /// Starts what tells OpenTelemetry of the runs of an agent; `None` if nobody wants to know. It must
+    /// be called within a runtime of tokio.
+    ///
+    /// # Errors
+    /// What is wrong with the `OTEL_*` variables or with `[trace]`: no reason not to run.
+    pub fn telemetry(&self, agent: &Agent) -> Result<Option<Telemetry>, String> {
+        let Some(settings) = Settings::read(&self.environment, &self.config.trace)? else {
+            return Ok(None);
+        };
+        let (redaction, proxy) = (agent.redaction.clone(), provider::proxy(&self.environment));
+        Telemetry::start(settings, &self.config.trace, redaction, &proxy).map(Some)
     }
 
     fn made(&self, picked: &Picked) -> Result<Made, ConfigError> {

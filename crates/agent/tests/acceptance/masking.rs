@@ -252,5 +252,5 @@ fn what_makes_no_sense_is_named() {
     assert_eq!(error.unwrap_err(), "preserve_recent must be at least 1");
     let known: ObservationMask = serde_json::from_str(r#"{"threshold": 0.5}"#).unwrap();
     assert_eq!((known.threshold, known.recent_window), (0.5, 10));
-    assert!(serde_json::from_str::<TrimToolResults>(r#"{"treshold": 0.5}"#).is_err());
+    assert!(serde_json::from_str::<TrimToolResults>(r#"{"thresholt": 0.5}"#).is_err());
 }

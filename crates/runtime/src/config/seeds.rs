@@ -59,7 +59,27 @@ fn pingu(table: &mut Table) -> Result<(), Wrong> {
         let agents = entries(agents, "agent")?.into_iter().map(agent_of_pingu).collect();
         put(table, "agents", agents, &place);
     }
+    if let Some(Value::Table(trace)) = table.get_mut("trace").map(|node| &mut node.value) {
+        trace_of_pingu(trace);
+    }
     Ok(())
+}
+
+/// The key goes into a header, and the path has another name; what is empty is as if it was not there.
+fn trace_of_pingu(trace: &mut Table) {
+    let mut taken = |key| trace.remove(key).filter(|node| node.as_str() != Some(""));
+    let (key, path) = (taken("api_key"), taken("url_path"));
+    if let Some(path) = path {
+        trace.entry("path".to_owned()).or_insert(path);
+    }
+    if let Some((place, key)) =
+        key.and_then(|key| Some((key.place.clone(), key.as_str()?.to_owned())))
+    {
+        let bearer = leaf(&format!("Bearer {key}"), &place);
+        let headers = Table::from([("authorization".to_owned(), bearer)]);
+        let headers = Node { value: Value::Table(headers), place };
+        trace.entry("headers".to_owned()).or_insert(headers);
+    }
 }
 
 /// A system prompt is what instructions are here.

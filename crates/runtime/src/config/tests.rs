@@ -280,7 +280,7 @@ fn secrets_are_not_shown() {
         args = ["--token", "from-env"]
         env = { A = "SECRET" }
         [trace]
-        nested = { auth_token = "SECRET" }
+        headers = { x = "SECRET" }
         [profiles.other.providers.p]
         api_key = "SECRET"
         "#,
@@ -362,5 +362,23 @@ fn the_orchestrator_is_named_and_a_wrong_name_is_refused_with_the_nearest() {
         ),
     ] {
         assert_eq!(load(text).unwrap_err(), expected, "{text}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_trace_is_said_with_its_line() {
+    for (text, what) in [
+        ("content = \"all\"", "\"all\" is none of off, trimmed, full"),
+        ("compat = \"shelly\"", "\"shelly\" is none of pingu"),
+        ("protocol = \"http\"", "\"http\" is none of http/protobuf, http/json, grpc"),
+        (
+            "endpointt = \"http://a\"",
+            "unknown key \"endpointt\" in [trace]; did you mean \"endpoint\"?",
+        ),
+    ] {
+        let text = format!("[trace]\n{text}\n");
+        let machine = Machine::new(&[("home/config.toml", &text)]);
+        let error = machine.load(&[], &Said::default()).unwrap_err();
+        assert!(error.contains("config.toml: line 2: ") && error.contains(what), "{error}");
     }
 }

@@ -32,8 +32,8 @@ fn has_defaults<E: DeserializeOwned + JsonSchema + Default + PartialEq + std::fm
         assert_eq!(property["default"], expected[name], "{name}");
         assert!(property["description"].is_string(), "{name}");
     }
-    let unknown = serde_json::from_value::<E>(json!({ "treshold": 1 })).unwrap_err();
-    assert!(unknown.to_string().contains("unknown field `treshold`"), "{unknown}");
+    let unknown = serde_json::from_value::<E>(json!({ "thresholt": 1 })).unwrap_err();
+    assert!(unknown.to_string().contains("unknown field `thresholt`"), "{unknown}");
 }
 
 #[test]

@@ -90,7 +90,10 @@ fn a_configuration_of_pingu_loads() {
     assert_eq!(config.agents.keys().collect::<Vec<_>>(), ["orchestrator", "sysinfo"]);
     assert_eq!(config.agents["sysinfo"].instructions, "Look.");
     assert_eq!(ignored, ["gateway", "db", "channel", "services", "memory", "audio"]);
-    assert_eq!(config.without_effect(), ["agents", "trace"]);
+    assert_eq!(config.without_effect(), ["agents"]);
+    let trace = &config.trace;
+    assert_eq!((trace.endpoint.as_deref(), trace.path.as_deref()), (Some(""), Some("/v1/traces")));
+    assert_eq!(trace.headers["authorization"], "Bearer k");
 }
 
 #[test]
