@@ -10,7 +10,8 @@ use super::DynTool;
 /// Tools in the order in which the model is told of them.
 #[derive(Clone, Default)]
 pub struct Toolbox {
-    tools: Vec<(ToolSpec, Arc<dyn DynTool>)>,
+    // Shared, so that a clone costs nothing.
+    tools: Arc<Vec<(ToolSpec, Arc<dyn DynTool>)>>,
 }
 
 /// Which tools of a toolbox to take.
@@ -49,7 +50,7 @@ impl Toolbox {
             Some((_, present)) if is_same(present, &tool) => Ok(()),
             Some(_) => Err(ToolboxError::Duplicate(spec.name)),
             None => {
-                self.tools.push((spec, tool));
+                Arc::make_mut(&mut self.tools).push((spec, tool));
                 Ok(())
             }
         }
@@ -70,7 +71,7 @@ impl Toolbox {
     /// [`ToolboxError::Duplicate`] if different tools have one name. Nothing is added then.
     pub fn add_all(&mut self, other: &Self) -> Result<(), ToolboxError> {
         let mut all = self.clone();
-        for (_, tool) in &other.tools {
+        for (_, tool) in other.tools.iter() {
             all.add(Arc::clone(tool))?;
         }
         *self = all;
@@ -80,9 +81,9 @@ impl Toolbox {
     /// Lays toolboxes over each other: of tools with one name the first wins.
     pub fn layered<'a>(boxes: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut all = Self::default();
-        for (spec, tool) in boxes.into_iter().flat_map(|toolbox| &toolbox.tools) {
+        for (spec, tool) in boxes.into_iter().flat_map(|toolbox| &*toolbox.tools) {
             if all.find(&spec.name).is_none() {
-                all.tools.push((spec.clone(), Arc::clone(tool)));
+                Arc::make_mut(&mut all.tools).push((spec.clone(), Arc::clone(tool)));
             }
         }
         all
@@ -104,7 +105,7 @@ impl Toolbox {
                 known: self.names().collect::<Vec<_>>().join(", "),
             })?;
             if scoped.find(name).is_none() {
-                scoped.tools.push((spec.clone(), Arc::clone(tool)));
+                Arc::make_mut(&mut scoped.tools).push((spec.clone(), Arc::clone(tool)));
             }
         }
         Ok(scoped)
@@ -112,8 +113,11 @@ impl Toolbox {
 
     /// Returns a toolbox of the tools whose names are wanted; the tools themselves are shared.
     pub(crate) fn filter(&self, is_wanted: impl Fn(&str) -> bool) -> Self {
+        if self.names().all(&is_wanted) {
+            return self.clone();
+        }
         let tools = self.tools.iter().filter(|(spec, _)| is_wanted(&spec.name)).cloned();
-        Self { tools: tools.collect() }
+        Self { tools: Arc::new(tools.collect()) }
     }
 
     /// Returns the tool of a name.
