@@ -301,7 +301,8 @@ pub enum EventBody {
         /// that has events of its own.
         act: &'static str,
     },
-    /// The conversation is about to be summarised: the model call up to `compaction_end` is for that.
+    /// The conversation is about to be summarised: a model call up to `compaction_end` is for that,
+    /// if there is one.
     CompactionStart {
         /// The effect that asks for it.
         effect: String,

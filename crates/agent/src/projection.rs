@@ -45,8 +45,8 @@ struct Agent {
     // Calls of the batch that have started.
     started: HashSet<CallId>,
     queued: Vec<OpId>,
-    // The effect that asks a model on the side.
-    asking: Option<String>,
+    // The effects that ask a model on the side, one after the other.
+    asking: Vec<String>,
     // The step of the plan that is under way.
     step: Option<StepTaken>,
     copies: u64,
@@ -200,7 +200,7 @@ impl Projection {
                 batch: Vec::new(),
                 started: HashSet::new(),
                 queued: Vec::new(),
-                asking: None,
+                asking: Vec::new(),
                 step: None,
                 copies,
             },
@@ -243,8 +243,8 @@ struct Before {
     was_queued: bool,
     starts_again: bool,
     batch_done: Vec<(CallId, String, Option<CallEnded>)>,
-    // The effect whose question is settled by this.
-    asked: Option<String>,
+    // The effects whose questions are settled by this.
+    asked: Vec<String>,
     // The step of the plan that is over with this.
     step: Option<StepTaken>,
 }
@@ -279,12 +279,12 @@ impl Agent {
             }
             EntryKind::Effect(acted) => {
                 self.queued.retain(|queued| Some(*queued) != acted.op);
-                before.asked = self.asking.take_if(|by| *by == acted.effect);
+                before.asked = self.asking.extract_if(.., |by| *by == acted.effect).collect();
                 if matches!(acted.act, Act::Ask { .. }) {
-                    self.asking = Some(acted.effect.clone());
+                    self.asking.push(acted.effect.clone());
                 }
             }
-            EntryKind::RunEnded(_) => before.asked = self.asking.take(),
+            EntryKind::RunEnded(_) => before.asked = std::mem::take(&mut self.asking),
             EntryKind::Posted(op) => self.queued.push(op.id),
             EntryKind::User(UserSaid { op: Some(op), .. }) => {
                 before.was_queued = self.queued.contains(op);
@@ -366,12 +366,12 @@ impl Sheet<'_> {
             EntryKind::StepTaken(taken) => self.step_taken(taken),
             EntryKind::LimitHit(hit) => self.push(None, EventBody::LimitHit { limit: hit.limit }),
             EntryKind::RunEnded(ended) => {
-                if let Some(effect) = before.asked {
+                for effect in before.asked {
                     self.push(None, EventBody::CompactionEnd { effect, done: false, tokens: None });
                 }
                 self.run_ended(ended);
             }
-            EntryKind::Effect(acted) => self.acted(acted, before.asked.is_some()),
+            EntryKind::Effect(acted) => self.acted(acted, !before.asked.is_empty()),
             EntryKind::SystemChanged(_) => {
                 let reason = "system changed".to_owned();
                 self.push(None, EventBody::CacheBreak { reason, tokens: None });
@@ -477,6 +477,13 @@ impl Sheet<'_> {
             Act::Rewrite(Rewrite { summary: Some(_), after, .. }) => Some(*after),
             _ => None,
         };
+        if let (Act::Rewrite(rewrite), true, false) =
+            (&acted.act, summarised.is_some(), is_answered)
+        {
+            // It was made without a model.
+            let (effect, tokens) = (effect.clone(), rewrite.before);
+            self.push(None, EventBody::CompactionStart { effect, tokens });
+        }
         if is_answered || summarised.is_some() {
             let (effect, done) = (effect.clone(), summarised.is_some());
             self.push(None, EventBody::CompactionEnd { effect, done, tokens: summarised });

@@ -5,6 +5,7 @@ mod support {
     #![allow(dead_code, reason = "not every test needs all of it")]
     pub(crate) mod crashing;
     pub(crate) mod jobs;
+    pub(crate) mod laws;
     pub(crate) mod scenario;
 }
 
@@ -13,13 +14,13 @@ mod tests {
     use std::hash::{Hash as _, Hasher as _};
     use std::sync::Arc;
 
-    use bowline_agent::conversation::{CallState, Conversation};
-    use bowline_agent::entry::{CallStatus, Entry, EntryKind, Plan, PlanStep, Wake};
+    use bowline_agent::conversation::Conversation;
+    use bowline_agent::entry::{Entry, EntryKind, Plan, PlanStep, Wake};
     use bowline_agent::event::Event;
-    use bowline_agent::id::{AgentId, EntryId};
+    use bowline_agent::id::EntryId;
     use bowline_agent::journal::{JournalError, Seq, Store as _};
     use bowline_agent::limits::Limits;
-    use bowline_agent::orchestrator::{NextStep, Orchestrator, PlanExecute, Purpose, React};
+    use bowline_agent::orchestrator::{NextStep, Orchestrator, PlanExecute, Purpose};
     use bowline_agent::{Agent, Memory};
     use bowline_llm::scripted::Reply;
     use bowline_llm::{ErrorKind, ModelError, RawJson, StopReason};
@@ -28,7 +29,8 @@ mod tests {
 
     use super::support::crashing::{Cut, Side, World};
     use super::support::jobs::{Strict, calls, delegating, says};
-    use super::support::scenario::{End, Scenario, check_events, check_view, work};
+    use super::support::laws::check_log;
+    use super::support::scenario::{End, Scenario, check_events, work};
 
     /// A job made at random.
     #[derive(Debug, Clone)]
@@ -229,65 +231,6 @@ mod tests {
                 let agent = Agent { limits, orchestrator: Arc::new(wild), ..agent.clone() };
                 work(&agent, world, job.prompts).await;
             })
-        }
-    }
-
-    /// Checks what every log must be, at its end and after each of its entries.
-    fn check_log(world: &World) {
-        for (_, request) in world.requests.lock().unwrap().iter() {
-            check_view(request);
-        }
-        let log = world.log();
-        for entry in &log {
-            let text = serde_json::to_string(entry).unwrap();
-            let read: Entry = serde_json::from_str(&text).unwrap();
-            assert_eq!(&read, entry);
-            assert_eq!(serde_json::to_string(&read).unwrap(), text);
-        }
-        let agents: std::collections::BTreeSet<AgentId> =
-            log.iter().map(|entry| entry.agent).collect();
-        for agent in agents {
-            let own = world.log_of(agent);
-            for end in 0..=own.len() {
-                check_step(&Conversation::replay(&own[..end]));
-            }
-            let whole = Conversation::replay(&own);
-            let is_abandoned = was_cut_off(&log, &whole);
-            assert!(whole.run().is_none() || is_abandoned, "a run is open");
-            assert!(!whole.has_open_calls() || is_abandoned, "a call is open");
-        }
-    }
-
-    /// Tells whether the call that made a sub-agent was cut off by a crash and then cancelled with
-    /// its run: nobody opens the sub-agent's log again.
-    fn was_cut_off(log: &[Entry], child: &Conversation) -> bool {
-        let Some(parent) = child.created().and_then(|created| created.parent.clone()) else {
-            return false;
-        };
-        log.iter().any(|entry| match &entry.kind {
-            EntryKind::CallEnded(ended) => {
-                entry.agent == parent.agent
-                    && ended.call == parent.call
-                    && ended.status == CallStatus::Canceled
-            }
-            _ => false,
-        })
-    }
-
-    /// Checks that the next step is a pure function of the log, and repeats nothing.
-    fn check_step(conversation: &Conversation) {
-        let next = React.next(conversation);
-        assert_eq!(next, React.next(conversation));
-        let check = |call| {
-            let call = conversation.open_call(call).unwrap();
-            assert!(!matches!(call.state, CallState::Ended(_)));
-        };
-        match &next {
-            NextStep::CallTools => assert!(conversation.has_open_calls()),
-            NextStep::Wait(wakes) => wakes.iter().for_each(|(call, _)| check(call)),
-            NextStep::CallModel(_) => assert!(!conversation.has_open_calls()),
-            NextStep::Plan(_) | NextStep::Step => panic!("it has no plan"),
-            NextStep::Settle | NextStep::Rest => assert!(!conversation.has_open_calls()),
         }
     }
 
