@@ -85,8 +85,12 @@ pub struct OpenRun {
     pub continued: u32,
     /// What effects have acted since the latest reply, and on which side of it.
     pub acted: Vec<(String, Phase)>,
-    /// The effect that asks a model on the side.
-    pub asked: Option<Asked>,
+    /// The effects that ask a model on the side, one after the other.
+    pub asked: Vec<Asked>,
+    /// How many questions on the side were answered since the latest reply.
+    pub asides: u32,
+    /// Whether anything is to be answered in it. If not, it only changes the conversation.
+    pub is_prompted: bool,
     /// How many requests in a row were too long for the model.
     pub overflows: u32,
     /// What the answer must be like.
@@ -315,8 +319,10 @@ impl Conversation {
         self.totals.apply(entry);
         self.context.apply(entry);
         if let EntryKind::RunEnded(ended) = &entry.kind {
-            let answer =
-                if ended.outcome.is_refused() { Vec::new() } else { self.context.answer() };
+            let is_refused = ended.outcome.is_refused();
+            // What was answered before is no answer of a run that was asked nothing.
+            let is_silent = self.context.run.as_ref().is_some_and(|run| !run.is_prompted);
+            let answer = if is_refused || is_silent { Vec::new() } else { self.context.answer() };
             self.totals.finish(ended, self.context.take_run(), answer);
         }
         if copied && self.totals.copies == 0 {

@@ -184,6 +184,7 @@ impl Turn {
             }
             NextStep::Wait(wakes) => self.wait(wakes).await?,
             step => match self.limit_for(&step) {
+                Some(limit) if self.is_aside(&step) => self.leave_unasked(limit).await?,
                 Some(limit) => self.hit(limit).await?,
                 None => self.work(step).await?,
             },
@@ -219,8 +220,11 @@ impl Turn {
             if let Some(step) = orchestrator::open_calls(&self.conversation) {
                 return step;
             }
-            if run.asked.is_some() {
+            if !run.asked.is_empty() {
                 return NextStep::CallModel(Purpose::Compact);
+            }
+            if !run.is_prompted {
+                return NextStep::Settle;
             }
             // The loop asked for the repair, so the loop makes it, whatever the orchestrator says.
             if run.repair == Repair::Asked {
@@ -275,6 +279,7 @@ impl Turn {
         let spent = self.session.hub.run(self.meta.id);
         // A plan that nobody was asked for costs nothing, but there is no end of them.
         let turns = match step {
+            NextStep::CallModel(_) if self.is_aside(step) => 0,
             NextStep::CallModel(_) => run.model_turns,
             NextStep::Plan(_) => run.planning.plans,
             NextStep::CallTools

@@ -228,7 +228,9 @@ impl Context {
             denials: Vec::new(),
             continued: 0,
             acted: Vec::new(),
-            asked: None,
+            asked: Vec::new(),
+            asides: 0,
+            is_prompted: false,
             overflows: 0,
             shape: started.shape.clone(),
             repair: Repair::Unasked,
@@ -242,6 +244,9 @@ impl Context {
     /// Takes in what was said to the model, however it came.
     fn hear(&mut self, said: &UserSaid) {
         self.deliver(said.op);
+        if let (Some(run), false) = (&mut self.run, matches!(said.via, Via::Context | Via::Pin)) {
+            run.is_prompted = true;
+        }
         match said.via {
             Via::Context => {
                 self.preface = Some(Arc::clone(&said.message));
@@ -367,6 +372,7 @@ impl Context {
             run.planning.answer();
         }
         run.acted.clear();
+        run.asides = 0;
         let overflows = Stop::of(said).is_overflow();
         run.overflows = if overflows { run.overflows + 1 } else { 0 };
         if run.repair == Repair::Asked {
@@ -480,7 +486,7 @@ impl Context {
         if let Some(run) = &mut self.run {
             run.acted.push((acted.effect.clone(), acted.phase));
             // Whatever an effect does next settles what it had asked.
-            run.asked = run.asked.take().filter(|asked| asked.effect != acted.effect);
+            run.asked.retain(|asked| asked.effect != acted.effect);
         }
         match &acted.act {
             // It is said between turns, and is no new question: what was answered stays answered.
@@ -491,7 +497,7 @@ impl Context {
             }
             Act::Ask { .. } => {
                 if let Some(run) = &mut self.run {
-                    run.asked = Some(Asked { effect: acted.effect.clone(), said: None });
+                    run.asked.push(Asked { effect: acted.effect.clone(), said: None });
                 }
             }
             Act::Fail(error) => {
@@ -506,7 +512,9 @@ impl Context {
 
     /// Keeps what a model said on the side for the effect that asked it.
     fn answer_effect(&mut self, reply: &AssistantSaid) {
-        if let Some(asked) = self.run.as_mut().and_then(|run| run.asked.as_mut()) {
+        let Some(run) = &mut self.run else { return };
+        run.asides += 1;
+        if let Some(asked) = run.asked.first_mut() {
             let said = Said {
                 message: Arc::clone(&reply.message),
                 stop: reply.stop.clone(),

@@ -329,6 +329,10 @@ impl Effect for Compact {
 
 /// Returns what to do about the next request, which cannot get any shorter, if it does not fit.
 fn exhausted(step: &Step, tokens: u64, window: u64) -> Option<Act> {
+    if step.is_final() {
+        // There is no next request yet.
+        return None;
+    }
     let message = format!(
         "the next request would take about {tokens} of {window} tokens, and nothing more of the \
          conversation can be shortened"

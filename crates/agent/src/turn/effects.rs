@@ -15,7 +15,7 @@ use crate::entry::{Act, Acted, Entry, EntryKind, Phase, Rewrite, RunError, RunEr
 use crate::id::OpId;
 use crate::limits::LimitKind;
 use crate::op::OpKind;
-use crate::orchestrator::Purpose;
+use crate::orchestrator::{NextStep, Purpose};
 use crate::tool::Toolbox;
 
 use super::{Halt, Turn, until};
@@ -33,6 +33,10 @@ struct Slot {
     // Why what it keeps in mind is worth nothing any more.
     broken: Option<String>,
 }
+
+/// How many questions on the side there may be for one step: they are no model calls of the run, so
+/// that its limit of these does not end them.
+const ASIDES: u32 = 10;
 
 /// Why effects are asked before a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,7 +178,7 @@ impl Turn {
             _ => None,
         });
         let Some((op, demand)) = demand else { return Ok(false) };
-        if self.conversation.has_open_calls() || run.asked.is_some() {
+        if self.conversation.has_open_calls() || !run.asked.is_empty() {
             return Ok(false);
         }
         if !self.act_on(Occasion::Demand(op, demand)).await? {
@@ -246,7 +250,7 @@ impl Turn {
         let Some(run) = self.conversation.run().filter(|run| !run.is_ending()) else {
             return Ok(false);
         };
-        let Some(asked) = run.asked.clone() else { return Ok(false) };
+        let Some(asked) = run.asked.first().cloned() else { return Ok(false) };
         let Some(said) = asked.said else { return Ok(false) };
         let at = self.effects.slots.iter().position(|slot| slot.name == asked.effect);
         let acts = match (at, self.step(Phase::Before)) {
@@ -275,7 +279,7 @@ impl Turn {
     /// Returns what an effect asks a model on the side, and who is asked. If there is nothing to ask
     /// after all, that is written down.
     pub(super) async fn question(&mut self) -> Result<Option<(Arc<dyn Model>, Request)>, Halt> {
-        let asked = self.conversation.run().and_then(|run| run.asked.as_ref());
+        let asked = self.conversation.run().and_then(|run| run.asked.first());
         let Some(effect) = asked.map(|asked| asked.effect.clone()) else { return Ok(None) };
         let slot = self.effects.slots.iter().find(|slot| slot.name == effect);
         let question = slot.zip(self.step(Phase::Before)).and_then(|(slot, step)| {
@@ -294,6 +298,28 @@ impl Turn {
         Ok(Some((model.unwrap_or_else(|| Arc::clone(&self.agent.model)), request)))
     }
 
+    /// Tells whether a step asks on the side where the run has come to its answer, or was asked for
+    /// none: no limit takes that answer from it.
+    pub(super) fn is_aside(&self, step: &NextStep) -> bool {
+        *step == NextStep::CallModel(Purpose::Compact) && self.is_settled()
+    }
+
+    /// Settles a question that a limit forbids.
+    pub(super) async fn leave_unasked(&mut self, limit: LimitKind) -> Result<(), Halt> {
+        let asked = self.conversation.run().and_then(|run| run.asked.first());
+        let Some(effect) = asked.map(|asked| asked.effect.clone()) else { return Ok(()) };
+        let act = Act::warn(format!("not asked: the limit {} is reached", limit.as_str()));
+        let kinds = vec![self.acted(&effect, Phase::Before, act, None)];
+        self.commit(kinds).await
+    }
+
+    fn is_settled(&self) -> bool {
+        let is_prompted = self.conversation.run().is_some_and(|run| run.is_prompted);
+        let is_answered =
+            self.conversation.last() == Last::Answer && !self.conversation.has_open_calls();
+        !is_prompted || is_answered
+    }
+
     /// Waits for what an effect says, while mail keeps coming in; `None` if the run is to end.
     async fn consider(
         &mut self,
@@ -306,7 +332,14 @@ impl Turn {
                 biased;
                 done = &mut asked => break done,
                 mail = self.mailbox.next() => self.accept(mail).await?,
-                () = until(deadline) => self.hit(LimitKind::RunTime).await?,
+                () = until(deadline) => {
+                    if self.is_settled() {
+                        let name = &self.effects.slots[at].name;
+                        let why = "the time of the run is up";
+                        break Ok(vec![Act::warn(format!("the effect {name} is not heard: {why}"))]);
+                    }
+                    self.hit(LimitKind::RunTime).await?;
+                }
             }
             if self.conversation.run().is_none_or(OpenRun::is_ending) {
                 return Ok(None);
@@ -347,12 +380,16 @@ impl Turn {
     ) -> Vec<EntryKind> {
         let mut kinds = Vec::with_capacity(acts.len());
         let mut stops = self.conversation.run().is_some_and(OpenRun::is_ending);
+        let asides = self.conversation.run().map_or(0, |run| run.asides);
         let mut view = self.conversation.view().clone();
         // Whatever else is done settles a question, so that the question comes last.
         let (asks, others): (Vec<Act>, Vec<Act>) =
             acts.into_iter().partition(|act| matches!(act, Act::Ask { .. }));
         for act in others.into_iter().chain(asks) {
             let act = match act {
+                Act::Ask { .. } if asides >= ASIDES => {
+                    Act::warn(format!("not asked: models were asked {asides} times for this step"))
+                }
                 Act::Rewrite(rewrite) => {
                     let before = view.estimate();
                     view = view.rewritten(&rewrite);

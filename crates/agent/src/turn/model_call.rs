@@ -20,7 +20,7 @@ use crate::event::{EventBody, Phase};
 use crate::hub::Live;
 use crate::limits::LimitKind;
 use crate::op::Input;
-use crate::orchestrator::Purpose;
+use crate::orchestrator::{NextStep, Purpose};
 
 use super::{Halt, Turn, until};
 
@@ -100,7 +100,8 @@ impl Turn {
         self.commit_after(vec![EntryKind::Assistant(said)], Some(active)).await?;
         // A run that has hit a limit hits no other.
         let is_limited = self.conversation.run().is_some_and(|run| run.limit.is_some());
-        if out_of_time && !is_limited { self.hit(LimitKind::RunTime).await } else { Ok(()) }
+        let is_hit = out_of_time && !is_limited && !self.is_aside(&NextStep::CallModel(purpose));
+        if is_hit { self.hit(LimitKind::RunTime).await } else { Ok(()) }
     }
 
     /// Returns when a model call that begins now must be over.

@@ -15,7 +15,7 @@ impl Turn {
             return Ok(());
         }
         // What an effect has asked about must still be what it cuts when it gets the answer.
-        if run.asked.is_some() {
+        if !run.asked.is_empty() {
             return Ok(());
         }
         // A run that has failed is not to be talked on: what waits stays undelivered.
@@ -59,6 +59,10 @@ impl Turn {
             let pending = self.conversation.run().into_iter().flat_map(|run| &run.pending);
             if let Some(follow_up) = pending.filter_map(|op| said(op, Via::FollowUp)).next() {
                 return self.commit(vec![follow_up]).await;
+            }
+            // Where nothing was asked there is no answer to judge, and no work to go back to.
+            if self.conversation.run().is_some_and(|run| !run.is_prompted) {
+                return self.finish(ending, Vec::new()).await;
             }
             match self.mend() {
                 Mend::Nothing => match self.before_done().await? {

@@ -14,6 +14,7 @@ use crate::support::{Stage, Told, echo, lines, stage, tool};
 mod budgets;
 mod loops;
 mod parameters;
+mod questions;
 mod reflections;
 mod reminders;
 mod scopes;

@@ -15,6 +15,7 @@ mod canceling;
 mod children;
 mod compaction;
 mod crashes;
+mod demands;
 mod effects;
 mod final_text;
 mod gates;

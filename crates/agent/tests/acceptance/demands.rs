@@ -1,0 +1,121 @@
+//! What somebody wants summarised, and what else must not come of that.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bowline_agent::effect::{Compact, Step};
+use bowline_agent::entry::Ending;
+use bowline_agent::event::EventBody;
+use bowline_agent::middleware::OutputGuardrail;
+use bowline_agent::on_stop::on_stop_fn;
+use bowline_agent::op::OpKind;
+use bowline_llm::scripted::{Gate, Reply};
+use bowline_llm::{ErrorKind, Model as _, ModelError, ModelInfo, ScriptedModel};
+use pretty_assertions::assert_eq;
+
+use crate::narrow::{compactions, is_side_question, side_questions, within};
+use crate::support::{Stage, conversation, hear, lines, op};
+
+fn stage() -> Stage {
+    let speak = |_: usize, _: &_| Reply::text("an answer ".repeat(400));
+    within(100_000, Compact::default(), |_| Reply::text("notes"), speak)
+}
+
+fn turns(stage: &Stage) -> usize {
+    stage.model.requests().iter().filter(|request| !is_side_question(request)).count()
+}
+
+fn is_warning(body: &EventBody) -> bool {
+    matches!(body, EventBody::Warning { .. })
+}
+
+/// There is no answer that somebody could judge or ask more of.
+#[tokio::test]
+async fn nobody_is_sent_back_to_work_by_a_summary() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (stops, judges) = (Arc::clone(&asked), Arc::clone(&asked));
+    let wants_more = move |_: &str, _: &Step| {
+        (stops.fetch_add(1, Ordering::SeqCst) > 1).then(|| "and more?".into())
+    };
+    let is_good = move |_: &str| match judges.fetch_add(1, Ordering::SeqCst) {
+        0 | 1 => Ok(()),
+        _ => Err("seen before".to_owned()),
+    };
+    let stage = stage().change(|agent| {
+        agent.on_stop = Some(Arc::new(on_stop_fn(wants_more)));
+        agent.middleware = vec![Arc::new(OutputGuardrail::new(is_good))];
+    });
+    let handle = stage.start();
+    hear(handle.prompt("question")).await;
+    let told = hear(handle.compact(None)).await;
+    assert_eq!((told.ending(), told.text()), (Ending::Done, String::new()));
+    assert_eq!((asked.load(Ordering::SeqCst), turns(&stage)), (2, 1));
+    assert_eq!(side_questions(&stage).len(), 1);
+}
+
+/// What the model has not seen waits for the next prompt.
+#[tokio::test]
+async fn a_summary_answers_nothing_that_was_said_at_rest() {
+    let stage = stage();
+    let handle = stage.start();
+    hear(handle.prompt("question")).await;
+    handle.pin("the port is 80").await.unwrap();
+    handle.add_user_turn("by the way").await.unwrap();
+    let told = hear(handle.compact(None)).await;
+    assert_eq!((told.ending(), turns(&stage)), (Ending::Done, 1));
+    let now = conversation(&handle).concat();
+    assert!(now.contains("the port is 80") && now.contains("by the way"), "{now}");
+    hear(handle.prompt("more")).await;
+    assert_eq!(turns(&stage), 2);
+}
+
+/// There is no next request that could be too long.
+#[tokio::test]
+async fn an_answer_that_fills_the_window_is_an_answer_without_a_summary_too() {
+    let gate = Gate::default();
+    let answer = Reply::text("an answer ".repeat(800)).held_by(&gate);
+    let no = || Reply::error(ModelError::new(ErrorKind::InvalidRequest, "no"));
+    let stage = stage();
+    let info = ModelInfo { context_window: Some(1_000), ..stage.model.info().clone() };
+    let model = ScriptedModel::new([answer, no(), no()]).with_info(info);
+    let stage = Stage { model: model.clone(), ..stage };
+    let stage = stage.change(|agent| agent.model = Arc::new(model));
+    let handle = stage.start();
+    let run = handle.prompt("question");
+    gate.reached().await;
+    handle.post(op(OpKind::Compact { focus: None })).await.unwrap();
+    gate.open();
+    let told = hear(run).await;
+    assert_eq!((told.ending(), side_questions(&stage).len()), (Ending::Done, 1));
+    let told = hear(handle.compact(None)).await;
+    assert_eq!((told.ending(), side_questions(&stage).len()), (Ending::Done, 2));
+}
+
+/// An answer that is there is returned, whatever limit is reached with it.
+#[tokio::test]
+async fn a_summary_takes_no_answer_from_a_run() {
+    let whole = |stage: Stage| async move {
+        let gate = Gate::default();
+        let answer = Reply::text("an answer ".repeat(400)).held_by(&gate);
+        let answer = answer.with_usage(crate::support::usage(100, 10));
+        let notes = Reply::text("notes").with_usage(crate::support::usage(100, 10));
+        let model = ScriptedModel::new([answer, notes]);
+        let agent = bowline_agent::Agent { model: Arc::new(model.clone()), ..stage.agent };
+        let handle = agent.start();
+        let run = handle.prompt("question");
+        gate.reached().await;
+        handle.post(op(OpKind::Compact { focus: None })).await.unwrap();
+        gate.open();
+        (hear(run).await, model.requests().len())
+    };
+    let (told, requests) = whole(stage().change(|agent| agent.limits.model_turns = 1)).await;
+    assert_eq!((told.ending(), requests), (Ending::Done, 2));
+    assert!(told.text().starts_with("an answer"));
+    assert_eq!(lines(&told.events, is_warning), Vec::<String>::new());
+    let (told, requests) = whole(stage().change(|agent| agent.limits.total_tokens = 50)).await;
+    assert_eq!((told.ending(), requests), (Ending::Done, 1));
+    assert!(told.text().starts_with("an answer"));
+    let warnings = lines(&told.events, is_warning);
+    assert_eq!(warnings, [r#"warning("not asked: the limit total_tokens is reached")"#]);
+    assert_eq!(compactions(&told).len(), 4, "{:#?}", compactions(&told));
+}
