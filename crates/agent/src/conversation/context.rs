@@ -59,9 +59,15 @@ impl Context {
         if let (Some(run), Some(ms)) = (&mut self.run, entry.active_ms) {
             run.active_ms += ms;
         }
+        // No call waits yet, so that what wakes one is too late or too early for these.
         self.is_fresh &= matches!(
             entry.kind,
-            EntryKind::Effect(_) | EntryKind::Custom(_) | EntryKind::Posted(_)
+            EntryKind::Effect(_)
+                | EntryKind::Custom(_)
+                | EntryKind::Posted(_)
+                | EntryKind::Decided(_)
+                | EntryKind::Answered(_)
+                | EntryKind::Woken(_)
         );
         match &entry.kind {
             EntryKind::Created(created) => self.created = Some(created.clone()),

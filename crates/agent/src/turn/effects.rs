@@ -229,6 +229,9 @@ impl Turn {
             return Ok(());
         }
         for at in 0..self.effects.slots.len() {
+            if self.is_ending() {
+                return Ok(());
+            }
             let slot = &self.effects.slots[at];
             if self.has_acted(slot, Phase::After) {
                 continue;

@@ -1,15 +1,25 @@
 //! When effects are asked, and what becomes of what they do.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
-use bowline_agent::effect::{Act, Inject, Step, ToolScope, effect_fn};
+use bowline_agent::effect::{
+    Act, DynEffect, Effect, EffectError, Inject, Step, ToolScope, effect_fn,
+};
 use bowline_agent::entry::{Ending, Phase};
+use bowline_agent::id::SessionId;
+use bowline_agent::journal::Store as _;
 use bowline_agent::limits::LimitKind;
-use bowline_llm::StopReason;
+use bowline_agent::op::{Decision, OpKind};
 use bowline_llm::scripted::Reply;
+use bowline_llm::{
+    Model, ModelError, ModelInfo, ModelStream, Request, ScriptedModel, StopReason, StreamEvent,
+};
+use futures::{FutureExt as _, StreamExt as _};
 use pretty_assertions::assert_eq;
 
 use super::{acts, call, done, said, then_done, with, with_all};
+use crate::support::{Shelf, hear, op};
 
 fn once(phase: Phase, act: Act) -> impl bowline_agent::effect::Effect {
     effect_fn("once", move |step: &Step| {
@@ -101,4 +111,81 @@ async fn a_step_has_the_tools_that_can_be_called() {
     let scope = ToolScope { exclude: vec!["fail".into()], hide: false };
     with_all([Arc::new(spy) as _, Arc::new(scope) as _], [done()]).play().await;
     assert_eq!(*seen.lock().unwrap(), ["echo", "count"]);
+}
+
+/// What a late answer to a question says is news to nobody.
+#[tokio::test]
+async fn what_comes_in_with_a_reply_keeps_no_effect_from_hearing_of_it() {
+    let store = Arc::new(Shelf::default());
+    let model = ScriptedModel::new(then_done([call("echo", "1")]));
+    let session = Arc::new(OnceLock::new());
+    let chatty = Chatty { model, store: Arc::clone(&store), session: Arc::clone(&session) };
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&said);
+    let listens = effect_fn("listens", move |step: &Step| {
+        if step.phase == Phase::After {
+            heard.lock().unwrap().push(step.turn);
+        }
+        Ok(Vec::new())
+    });
+    let stage = with(listens, []).change(|agent| {
+        agent.store = store;
+        agent.model = Arc::new(chatty);
+    });
+    let handle = stage.start();
+    session.set(handle.session_id()).unwrap();
+    hear(handle.prompt("go")).await;
+    assert_eq!(*said.lock().unwrap(), [1, 2]);
+}
+
+/// A stop is the end of the step: who would be asked next may take for ever.
+#[tokio::test(start_paused = true)]
+async fn after_a_stop_no_other_effect_is_asked_about_the_reply() {
+    let stops = once(Phase::After, Act::Stop { limit: LimitKind::Stall });
+    let effects: [Arc<dyn DynEffect>; 2] = [Arc::new(stops), Arc::new(Endless)];
+    let stage = with_all(effects, then_done([call("echo", "1")]));
+    let told = tokio::time::timeout(Duration::from_secs(600), stage.play()).await.unwrap();
+    assert_eq!(told.ending(), Ending::Limit(LimitKind::Stall));
+}
+
+/// Never comes to a decision.
+#[derive(Debug)]
+struct Endless;
+
+impl Effect for Endless {
+    type State = ();
+
+    fn kind(&self) -> &str {
+        "endless"
+    }
+
+    async fn after(&self, _: &Step, (): &()) -> Result<Vec<Act>, EffectError> {
+        std::future::pending().await
+    }
+}
+
+/// A model at whose last word somebody posts a decision that nothing waits for.
+#[derive(Debug)]
+struct Chatty {
+    model: ScriptedModel,
+    store: Arc<Shelf>,
+    session: Arc<OnceLock<SessionId>>,
+}
+
+impl Model for Chatty {
+    fn info(&self) -> &ModelInfo {
+        self.model.info()
+    }
+
+    fn stream(&self, request: Request) -> ModelStream {
+        let inbox = self.store.inbox(*self.session.get().unwrap());
+        let posts = move |event: &Result<StreamEvent, ModelError>| {
+            if matches!(event, Ok(StreamEvent::Done(_))) {
+                let (call, decision) = ("nobody".into(), Decision::Allow {});
+                let late = op(OpKind::Decide { call, decision, waiting: None });
+                inbox.post(late).now_or_never().unwrap().unwrap();
+            }
+        };
+        Box::pin(self.model.stream(request).inspect(posts))
+    }
 }
