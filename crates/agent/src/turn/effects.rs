@@ -385,6 +385,8 @@ impl Turn {
         let mut stops = self.conversation.run().is_some_and(OpenRun::is_ending);
         let asides = self.conversation.run().map_or(0, |run| run.asides);
         let mut view = self.conversation.view().clone();
+        // What goes on, or is asked for again, is one with what comes next.
+        let is_whole = !matches!(self.conversation.last(), Last::Cut | Last::Broken);
         // Whatever else is done settles a question, so that the question comes last.
         let (asks, others): (Vec<Act>, Vec<Act>) =
             acts.into_iter().partition(|act| matches!(act, Act::Ask { .. }));
@@ -392,6 +394,10 @@ impl Turn {
             let act = match act {
                 Act::Ask { .. } if asides >= ASIDES => {
                     Act::warn(format!("not asked: models were asked {asides} times for this step"))
+                }
+                Act::Say { message } if !is_whole => {
+                    let text = bowline_llm::text_of(&message.content);
+                    Act::warn(format!("not said, because the reply is not whole: {text}"))
                 }
                 Act::Rewrite(rewrite) => {
                     let before = view.estimate();

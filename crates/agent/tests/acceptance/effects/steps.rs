@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bowline_agent::effect::{
-    Act, DynEffect, Effect, EffectError, Inject, Step, ToolScope, effect_fn,
+    Act, Class, DynEffect, Effect, EffectError, Inject, Step, ToolScope, effect_fn,
 };
 use bowline_agent::entry::{Ending, Phase};
 use bowline_agent::id::SessionId;
@@ -72,6 +72,43 @@ async fn nothing_is_said_between_the_parts_of_an_answer() {
             "run_end(done)",
         ]
     );
+}
+
+/// What shortens the conversation is asked there too, and says no more than others.
+#[tokio::test]
+async fn what_shortens_says_nothing_between_the_parts_of_an_answer_either() {
+    let cut = Reply::text("one, ").with_stop(StopReason::MaxTokens);
+    let stage = with(Talkative, [cut, Reply::text("two")]);
+    let told = stage.play().await;
+    assert_eq!(told.text(), "one, two");
+    assert_eq!(
+        acts(&told),
+        [
+            "effect(talkative warn)",
+            "warning(\"not said, because the reply is not whole: And?\")",
+            "run_end(done)",
+        ]
+    );
+}
+
+/// Says something before the second request.
+#[derive(Debug)]
+struct Talkative;
+
+impl Effect for Talkative {
+    type State = ();
+
+    fn kind(&self) -> &str {
+        "talkative"
+    }
+
+    fn class(&self) -> Class {
+        Class::Context
+    }
+
+    async fn before(&self, step: &Step, (): &()) -> Result<Vec<Act>, EffectError> {
+        Ok(if step.turn == 1 { vec![Act::say("And?")] } else { Vec::new() })
+    }
 }
 
 #[tokio::test]
