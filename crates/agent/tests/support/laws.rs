@@ -22,8 +22,7 @@ pub(crate) fn check_log(world: &World) {
         assert_eq!(&read, entry);
         assert_eq!(serde_json::to_string(&read).unwrap(), text);
     }
-    let agents: BTreeSet<AgentId> =
-        log.iter().map(|entry| entry.agent).collect();
+    let agents: BTreeSet<AgentId> = log.iter().map(|entry| entry.agent).collect();
     for agent in agents {
         let own = world.log_of(agent);
         for end in 0..=own.len() {
