@@ -45,6 +45,25 @@ pub(crate) enum Command {
     LetGo { error: JournalError },
 }
 
+impl Command {
+    /// Refuses a command.
+    pub(crate) fn refuse(self, error: AgentError) {
+        match self {
+            Self::Prompt { reply, .. } => drop(reply.send(Err(error))),
+            Self::Continue { reply } => drop(reply.send(Err(error))),
+            Self::Post { reply, .. } | Self::AddTurn { reply, .. } | Self::Rewind { reply, .. } => {
+                drop(reply.send(Err(error)));
+            }
+            Self::Custom { reply, .. } => drop(reply.send(Err(error))),
+            Self::Inbox { .. }
+            | Self::CancelOwn { .. }
+            | Self::FailOwn { .. }
+            | Self::Close { .. }
+            | Self::LetGo { .. } => {}
+        }
+    }
+}
+
 /// A run as the one who asked for it knows it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Own {

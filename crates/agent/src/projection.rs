@@ -1,5 +1,6 @@
 //! From entries to events: one pure function for those who watch and for those who read the log.
 
+mod effects;
 mod plan;
 
 use std::collections::{HashMap, HashSet};
@@ -8,8 +9,8 @@ use std::sync::Arc;
 use bowline_llm::{AssistantPart, CallId, Message, MessageRef, ToolResult, Usage};
 
 use crate::entry::{
-    Act, Acted, AssistantSaid, Broken, CallEnded, CallStarted, CallStatus, CallWaiting, Created,
-    Ending, Entry, EntryKind, Rewrite, RunEnded, StepTaken, UserSaid, Via, Wake,
+    Act, AssistantSaid, Broken, CallEnded, CallStarted, CallStatus, CallWaiting, Created, Ending,
+    Entry, EntryKind, RunEnded, StepTaken, UserSaid, Via, Wake,
 };
 use crate::event::{AgentMeta, Event, EventBody, RunEnd};
 use crate::id::{AgentId, OpId, RunId, SessionId};
@@ -464,49 +465,6 @@ impl Sheet<'_> {
                 context_percent,
             },
         );
-    }
-
-    /// Tells what an effect did, and what follows from it.
-    fn acted(&mut self, acted: &Acted, is_answered: bool) {
-        if let Some(id) = acted.op {
-            self.push(None, EventBody::Delivered { id });
-        }
-        let (effect, act) = (acted.effect.clone(), acted.act.as_str());
-        self.push(None, EventBody::Effect { effect: effect.clone(), act });
-        let summarised = match &acted.act {
-            Act::Rewrite(Rewrite { summary: Some(_), after, .. }) => Some(*after),
-            _ => None,
-        };
-        if let (Act::Rewrite(rewrite), true, false) =
-            (&acted.act, summarised.is_some(), is_answered)
-        {
-            // It was made without a model.
-            let (effect, tokens) = (effect.clone(), rewrite.before);
-            self.push(None, EventBody::CompactionStart { effect, tokens });
-        }
-        if is_answered || summarised.is_some() {
-            let (effect, done) = (effect.clone(), summarised.is_some());
-            self.push(None, EventBody::CompactionEnd { effect, done, tokens: summarised });
-        }
-        match &acted.act {
-            Act::Say { message } => {
-                let message = MessageRef::from(Message::User(Arc::clone(message)));
-                self.push(None, EventBody::MessageAdded { message });
-            }
-            Act::Rewrite(rewrite) => {
-                let tokens = Some(rewrite.after);
-                self.push(None, EventBody::CacheBreak { reason: effect, tokens });
-            }
-            Act::Ask { tokens } => {
-                self.push(None, EventBody::CompactionStart { effect, tokens: *tokens });
-            }
-            Act::Warn { message } => {
-                let message = message.clone();
-                self.push(None, EventBody::Warning { message });
-            }
-            // What ends the run has its own event.
-            Act::Note(_) | Act::Stop { .. } | Act::Fail(_) => {}
-        }
     }
 
     /// Tells the parts of a reply. Neighbouring texts are one; the reply ends with the last one if

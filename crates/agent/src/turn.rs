@@ -44,7 +44,7 @@ use crate::hub::Live;
 use crate::id::{AgentId, EntryId, RunId};
 use crate::journal::{Journal, JournalError, Pos, SessionLog};
 use crate::limits::LimitKind;
-use crate::mailbox::{Command, Mailbox, Seat};
+use crate::mailbox::{Mailbox, Seat};
 use crate::op::{Input, Op, OpKind};
 use crate::orchestrator::{self, NextStep, Purpose};
 use crate::outcome::Outcome;
@@ -579,24 +579,5 @@ fn look(conversation: &Conversation, agent: &Agent, phase: Phase) -> State {
         drafts: Arc::clone(&conversation.totals().drafts),
         finished: conversation.totals().finished.clone(),
         latest: conversation.totals().latest.clone(),
-    }
-}
-
-impl Command {
-    /// Refuses a command.
-    pub(crate) fn refuse(self, error: AgentError) {
-        match self {
-            Self::Prompt { reply, .. } => drop(reply.send(Err(error))),
-            Self::Continue { reply } => drop(reply.send(Err(error))),
-            Self::Post { reply, .. } | Self::AddTurn { reply, .. } | Self::Rewind { reply, .. } => {
-                drop(reply.send(Err(error)));
-            }
-            Self::Custom { reply, .. } => drop(reply.send(Err(error))),
-            Self::Inbox { .. }
-            | Self::CancelOwn { .. }
-            | Self::FailOwn { .. }
-            | Self::Close { .. }
-            | Self::LetGo { .. } => {}
-        }
     }
 }
