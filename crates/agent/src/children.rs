@@ -22,7 +22,7 @@ use crate::handle::SessionHandle;
 use crate::id::AgentId;
 use crate::journal::JournalError;
 use crate::mailbox::Command;
-use crate::op::CancelReason;
+use crate::op::{CancelReason, Input};
 use crate::session::{Birth, Session};
 use crate::tool::Toolbox;
 use crate::turn;
@@ -97,8 +97,20 @@ pub struct Child {
     pub key: Option<String>,
     /// What to call it in events.
     pub label: Option<String>,
+    /// A word for its task, as a part of its name: `coder-refactor-1` is a `coder` that refactors.
+    pub slug: Option<String>,
+    /// What it is told before its first prompt, each as a message of its own.
+    pub briefing: Vec<Input>,
     /// How its conversation begins.
     pub beginning: Beginning,
+}
+
+impl Child {
+    /// Makes a sub-agent that is the only one of its call, with an empty conversation.
+    pub fn new(agent: Agent) -> Self {
+        let briefing = Vec::new();
+        Self { agent, key: None, label: None, slug: None, briefing, beginning: Beginning::Fresh }
+    }
 }
 
 /// How a sub-agent's conversation begins.
@@ -208,7 +220,7 @@ impl Children {
         };
         let created = turn::created(&log).unwrap_or_else(|| Created {
             session: scope.session.id,
-            name: scope.session.name(id, &child.agent.name),
+            name: scope.session.name(id, &child.agent.name, child.slug.as_deref()),
             config: child.agent.name.clone(),
             label: child.label,
             depth: scope.meta.depth + 1,
@@ -228,7 +240,9 @@ impl Children {
             ..child.agent
         };
         let work = Some(Arc::clone(&scope.work));
-        scope.bear(Birth { agent, created, meta, log, store, copy, work })
+        // What has a log was told.
+        let briefing = if log.is_empty() { child.briefing } else { Vec::new() };
+        scope.bear(Birth { agent, created, meta, log, store, copy, briefing, work })
     }
 
     /// Returns what the parent is made of, to make children like it.
@@ -357,7 +371,7 @@ impl AgentCreator for Children {
             on_stop: None,
             ..parent.clone()
         };
-        self.create(Child { agent, key: None, label: None, beginning: Beginning::Fresh }).await
+        self.create(Child::new(agent)).await
     }
 
     async fn new_with_default_model(

@@ -16,7 +16,8 @@ use serde::Deserialize;
 use bowline_llm::{AssistantMessage, CallId, Effort, Messages, StopReason, ToolBlock, ToolCall};
 
 use crate::entry::{
-    Broken, CallEnded, Created, Custom, Ending, Entry, EntryKind, LimitHit, Phase, RunError, Wake,
+    Broken, CallEnded, Completion, Conclusion, Created, Custom, Ending, Entry, EntryKind, Handoff,
+    LimitHit, Phase, RunError, Wake,
 };
 use crate::id::{EntryId, OpId, RunId};
 use crate::journal::Seq;
@@ -77,6 +78,10 @@ pub struct OpenRun {
     pub canceled: Option<CancelReason>,
     /// What a tool said that declared that it cannot go on.
     pub fatal: Option<RunError>,
+    /// That its task is over, as the agent says.
+    pub completion: Option<Arc<Completion>>,
+    /// Who is to go on with its task, as the agent says.
+    pub handoff: Option<Arc<Handoff>>,
     /// Operations that wait to be delivered, in order.
     pub pending: Vec<Op>,
     /// Calls that were denied.
@@ -113,11 +118,29 @@ impl OpenRun {
         self.canceled.is_some() || self.limit.is_some() || self.fatal.is_some()
     }
 
+    /// Tells whether the agent has said that its part is over, and nobody has said anything since.
+    pub fn is_concluded(&self) -> bool {
+        self.completion.is_some() || self.handoff.is_some()
+    }
+
+    /// Takes note of what a call concludes: the first conclusion of a kind counts.
+    fn conclude(&mut self, conclusion: &Conclusion) {
+        match conclusion {
+            Conclusion::Completed(completion) => {
+                self.completion.get_or_insert_with(|| Arc::new(completion.clone()));
+            }
+            Conclusion::HandedOff(handoff) => {
+                self.handoff.get_or_insert_with(|| Arc::new(handoff.clone()));
+            }
+        }
+    }
+
     /// Returns what counts as the answer of the run, which ends with these replies.
     pub(crate) fn answer(&self, replies: &[Arc<AssistantMessage>]) -> Cow<'_, str> {
-        match &self.told {
-            Some(told) => Cow::Borrowed(told),
-            None => replies.iter().map(|message| message.to_text()).collect(),
+        match (&self.told, &self.completion) {
+            (Some(told), _) => Cow::Borrowed(told),
+            (None, Some(completion)) => Cow::Borrowed(&completion.summary),
+            (None, None) => replies.iter().map(|message| message.to_text()).collect(),
         }
     }
 

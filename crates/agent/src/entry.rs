@@ -4,6 +4,7 @@
 
 mod acted;
 mod bodies;
+mod conclusion;
 mod ending;
 mod form;
 mod plan;
@@ -26,6 +27,7 @@ use crate::orchestrator::Purpose;
 use crate::output::Shape;
 
 pub use acted::{Act, Acted, Phase, Rewrite, Shown, Summary};
+pub use conclusion::{Completion, CompletionStatus, Conclusion, Handoff};
 pub use ending::{Canceled, Ending, LimitHit, RunEnded, RunError, RunErrorKind};
 pub use plan::{Plan, PlanStep, StepTaken};
 
@@ -246,6 +248,8 @@ pub struct UserSaid {
 pub enum Via {
     /// It tells the model where it is: the directory, the date. It goes before the first prompt.
     Context,
+    /// It tells a sub-agent, before its first prompt, what its parent knows.
+    Briefing,
     /// It started the run.
     Prompt,
     /// It was added while the agent rested, without asking the model.
@@ -435,13 +439,16 @@ pub struct CallEnded {
     /// Whether its tool declared that the run cannot go on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fatal: bool,
+    /// What it concludes; of several in a run the first one counts, each of its kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conclusion: Option<Conclusion>,
 }
 
 impl CallEnded {
     /// Makes the end of a call whose tool was not heard: it did not run, or nobody knows how far.
     pub(crate) fn unheard(call: CallId, status: CallStatus, why: &str) -> Self {
         let content = Arc::new([Part::Text(why.to_owned())]);
-        Self { call, status, content, ms: None, full: None, fatal: false }
+        Self { call, status, content, ms: None, full: None, fatal: false, conclusion: None }
     }
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use bowline_llm::{CallId, ErrorKind, MessageRef, Part, RawJson, Spent, StopReason, Usage, Usd};
 
-use crate::entry::{CallStatus, Ending, PlanStep};
+use crate::entry::{CallStatus, Completion, Ending, Handoff, PlanStep};
 use crate::id::{AgentId, EntryId, OpId, RunId, SessionId};
 use crate::journal::Pos;
 use crate::limits::LimitKind;
@@ -367,11 +367,15 @@ pub struct RunEnd {
     pub undelivered: Vec<OpId>,
     /// Calls that were denied.
     pub denials: Vec<CallId>,
+    /// What the agent said of its task, if it said that it is over.
+    pub completion: Option<Arc<Completion>>,
+    /// Who is to go on with its task, if the agent said so.
+    pub handoff: Option<Arc<Handoff>>,
 }
 
 impl Serialize for RunEnd {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut end = serializer.serialize_struct("RunEnd", 6)?;
+        let mut end = serializer.serialize_struct("RunEnd", 8)?;
         end.serialize_field("outcome", self.outcome.as_str())?;
         match &self.outcome {
             Ending::Failed(error) => end.serialize_field("error", error)?,
@@ -383,6 +387,12 @@ impl Serialize for RunEnd {
         end.serialize_field("cost_usd", &self.spent.cost())?;
         end.serialize_field("undelivered", &self.undelivered)?;
         end.serialize_field("denials", &self.denials)?;
+        if let Some(completion) = &self.completion {
+            end.serialize_field("completion", completion)?;
+        }
+        if let Some(handoff) = &self.handoff {
+            end.serialize_field("handoff", handoff)?;
+        }
         end.end()
     }
 }

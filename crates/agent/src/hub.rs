@@ -181,6 +181,11 @@ impl Hub {
         self.lock().projection.has_name(name)
     }
 
+    /// Tells whether the name of an agent of a configuration in the log ends with a number.
+    pub(crate) fn has_number(&self, config: &str, number: u64) -> bool {
+        self.lock().projection.has_number(config, number)
+    }
+
     /// Tells the context window of an agent's model.
     pub(crate) fn set_window(&self, agent: AgentId, window: Option<u64>) {
         self.lock().projection.set_window(agent, window);

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use bowline_llm::{AssistantMessage, CallId, Spent};
 
-use crate::entry::Ending;
+use crate::entry::{Completion, Ending, Handoff};
 use crate::id::{OpId, RunId};
 use crate::output::without_fence;
 
@@ -30,6 +30,10 @@ pub struct Outcome {
     pub undelivered: Vec<OpId>,
     /// Calls that were denied.
     pub denials: Vec<CallId>,
+    /// What the agent said of its task, if it said that it is over.
+    pub completion: Option<Arc<Completion>>,
+    /// Who is to go on with its task, if the agent said so.
+    pub handoff: Option<Arc<Handoff>>,
 }
 
 impl Outcome {
@@ -38,8 +42,11 @@ impl Outcome {
         self.ending == Ending::Done
     }
 
-    /// Returns the text of the answer.
+    /// Returns the text of the answer; of a run that ended with a completion, its summary.
     pub fn text(&self) -> String {
+        if let Some(completion) = &self.completion {
+            return completion.summary.clone();
+        }
         self.answer.iter().map(|message| message.to_text()).collect()
     }
 

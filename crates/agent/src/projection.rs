@@ -23,6 +23,8 @@ pub struct Projection {
     session: SessionId,
     agents: HashMap<AgentId, Agent>,
     names: HashSet<String>,
+    // By configuration, the numbers with which the names of its agents end.
+    numbers: HashMap<String, HashSet<u64>>,
     // The sub-agents of calls that have not ended.
     children: HashMap<(AgentId, CallId), Vec<AgentId>>,
     // Known before the agent is: its model is, and its log may be empty yet.
@@ -69,6 +71,7 @@ impl Projection {
             session,
             agents: HashMap::new(),
             names: HashSet::new(),
+            numbers: HashMap::new(),
             children: HashMap::new(),
             windows: HashMap::new(),
         }
@@ -93,6 +96,11 @@ impl Projection {
     /// Tells whether an agent has this name.
     pub(crate) fn has_name(&self, name: &str) -> bool {
         self.names.contains(name)
+    }
+
+    /// Tells whether the name of an agent of a configuration ends with a number.
+    pub(crate) fn has_number(&self, config: &str, number: u64) -> bool {
+        self.numbers.get(config).is_some_and(|numbers| numbers.contains(&number))
     }
 
     /// Returns the number of an agent's latest model call and its open run.
@@ -183,6 +191,10 @@ impl Projection {
         let parent = created.parent.as_ref().map(|parent| (parent.agent, parent.call.clone()));
         let copies = created.from.as_ref().map_or(0, |from| from.entries);
         self.names.insert(created.name.clone());
+        let number = created.name.rsplit_once('-').and_then(|(_, number)| number.parse().ok());
+        if let Some(number) = number {
+            self.numbers.entry(created.config.clone()).or_default().insert(number);
+        }
         if let Some(made_by) = parent.clone() {
             self.children.entry(made_by).or_default().push(id);
         }
@@ -401,6 +413,7 @@ impl Sheet<'_> {
             Via::FollowUp => Some("follow_up"),
             Via::Pin => Some("pin"),
             Via::Context
+            | Via::Briefing
             | Via::Prompt
             | Via::Turn
             | Via::Continue
@@ -549,6 +562,8 @@ impl Sheet<'_> {
             spent: ended.spent,
             undelivered: ended.undelivered.clone(),
             denials: ended.denials.clone(),
+            completion: ended.completion.clone(),
+            handoff: ended.handoff.clone(),
         };
         self.push(None, EventBody::RunEnd(end));
     }

@@ -17,6 +17,7 @@ use crate::hub::Hub;
 use crate::id::{AgentId, SessionId, Source};
 use crate::journal::{Inbox, Pos, SessionLog};
 use crate::mailbox::{Command, Mailbox};
+use crate::op::Input;
 use crate::turn::{self, Turn};
 
 /// What the agents of a session share.
@@ -35,8 +36,7 @@ pub(crate) struct Session {
 #[derive(Default)]
 struct Names {
     given: HashMap<AgentId, String>,
-    // By configuration, the last number given: no lower one is free, and names of different
-    // configurations are different.
+    // By configuration, the last number given: no lower one is free.
     last: HashMap<String, u64>,
 }
 
@@ -58,6 +58,8 @@ pub(crate) struct Birth {
     pub(crate) store: Arc<dyn SessionLog>,
     /// The entries with which its log begins if it is empty.
     pub(crate) copy: Option<Copied>,
+    /// What it is told before its first prompt.
+    pub(crate) briefing: Vec<Input>,
     /// Where a sub-agent notes when it is at work.
     pub(crate) work: Option<Arc<Work>>,
 }
@@ -103,22 +105,29 @@ impl Session {
         (SessionHandle::new(Arc::clone(self), meta, commands, state, busy), task)
     }
 
-    /// Returns the name of a new agent of a configuration, numbered by the first number that no
-    /// other agent has: in the log, or given in this process and perhaps not written yet.
-    pub(crate) fn name(&self, agent: AgentId, config: &str) -> String {
+    /// Returns the name of a new agent of a configuration, with a word for its task. It ends with the
+    /// first number that no other agent of the configuration has: in the log, or given in this
+    /// process and perhaps not written yet.
+    pub(crate) fn name(&self, agent: AgentId, config: &str, slug: Option<&str>) -> String {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(name) = names.given.get(&agent) {
             return name.clone();
         }
-        let last = names.last.entry(config.to_owned()).or_default();
+        let Names { given, last } = &mut *names;
+        let last = last.entry(config.to_owned()).or_default();
+        let stem = slug.map_or_else(|| config.to_owned(), |slug| format!("{config}-{slug}"));
         let name = loop {
             *last += 1;
-            let name = format!("{config}-{last}");
-            if !self.hub.has_name(&name) {
+            let name = format!("{stem}-{last}");
+            // One of another configuration may look the same.
+            let is_taken = self.hub.has_number(config, *last)
+                || self.hub.has_name(&name)
+                || given.values().any(|given| *given == name);
+            if !is_taken {
                 break name;
             }
         };
-        names.given.insert(agent, name.clone());
+        given.insert(agent, name.clone());
         name
     }
 
@@ -203,5 +212,14 @@ fn birth(
         label: None,
         ancestors: Arc::new([]),
     };
-    Birth { agent: agent.clone(), created, meta: Arc::new(meta), log, store, copy, work: None }
+    Birth {
+        agent: agent.clone(),
+        created,
+        meta: Arc::new(meta),
+        log,
+        store,
+        copy,
+        briefing: Vec::new(),
+        work: None,
+    }
 }

@@ -15,13 +15,13 @@ use serde::de::DeserializeOwned;
 
 use bowline_llm::{Part, RawJson, ToolSpec};
 
-use crate::entry::Wake;
+use crate::entry::{Conclusion, Wake};
 use crate::error::AgentError;
 use crate::run::RunFailure;
 
 pub use access::{Access, PathSet};
 pub(crate) use context::{CallScope, Piece, Records, ScopeMessage};
-pub use context::{ToolContext, Waked};
+pub use context::{Concluded, ToolContext, Waked};
 pub use function::{FunctionTool, tool_fn};
 pub use toolbox::{Scope, Toolbox, ToolboxError};
 
@@ -133,6 +133,14 @@ pub enum ToolOutput {
     Content(Vec<Part>),
     /// The call waits; the tool runs again when it is woken.
     Waiting(Wake),
+    /// The run is to end once the other calls of the reply are over: its task is done, or another
+    /// agent's.
+    Concluded {
+        /// What the model gets to see, should the run go on because the user said something.
+        content: Vec<Part>,
+        /// What was concluded.
+        conclusion: Conclusion,
+    },
 }
 
 impl ToolOutput {

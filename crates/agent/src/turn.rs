@@ -73,6 +73,8 @@ pub(crate) struct Turn {
     // What the first commit begins with.
     created: Created,
     copy: Option<Copied>,
+    // What is said before the first prompt.
+    briefing: Vec<Input>,
     // Fires when the run is to end.
     stop: CancellationToken,
     // Who waits for the outcome of the open run.
@@ -120,7 +122,7 @@ impl Turn {
         birth: Birth,
         mailbox: Mailbox,
     ) -> (Self, watch::Receiver<Arc<State>>) {
-        let Birth { agent, created, meta, log, store, copy, work } = birth;
+        let Birth { agent, created, meta, log, store, copy, briefing, work } = birth;
         let conversation = Conversation::replay(log.iter().map(|(_, entry)| entry));
         let mut effects = effects::Effects::new(&agent.effects);
         effects.replay(path(&log));
@@ -153,6 +155,7 @@ impl Turn {
             phase: Phase::Idle,
             created,
             copy,
+            briefing,
             stop: CancellationToken::new(),
             waiters: Vec::new(),
             waiting: HashMap::new(),
@@ -223,7 +226,7 @@ impl Turn {
             if !run.asked.is_empty() {
                 return NextStep::CallModel(Purpose::Compact);
             }
-            if !run.is_prompted {
+            if !run.is_prompted || run.is_concluded() {
                 return NextStep::Settle;
             }
             // The loop asked for the repair, so the loop makes it, whatever the orchestrator says.
@@ -377,8 +380,14 @@ impl Turn {
             let message = Input::from(self.agent.context.clone()).0;
             kinds.push(EntryKind::User(UserSaid { message, via: Via::Context, op: None }));
         }
+        kinds.extend(self.briefing.iter().map(|Input(message)| {
+            let message = Arc::clone(message);
+            EntryKind::User(UserSaid { message, via: Via::Briefing, op: None })
+        }));
         kinds.push(said);
-        self.commit(kinds).await
+        self.commit(kinds).await?;
+        self.briefing.clear();
+        Ok(())
     }
 
     /// Returns a place from which to watch the open run.

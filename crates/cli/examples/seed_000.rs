@@ -9,7 +9,7 @@ mod support;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use bowline::agent::children::{Beginning, Child};
+use bowline::agent::children::Child;
 use bowline::agent::entry::{CallStatus, Ending, RunErrorKind};
 use bowline::agent::event::EventBody;
 use bowline::agent::limits::{LimitKind, Limits};
@@ -134,12 +134,7 @@ async fn delegation() -> support::Result {
             name: "coder".to_owned(),
             ..Agent::new(Arc::new(ScriptedModel::new([Reply::text("refactored")])))
         };
-        let child = Child {
-            agent: coder,
-            key: None,
-            label: Some("✎".to_owned()),
-            beginning: Beginning::Fresh,
-        };
+        let child = Child { label: Some("✎".to_owned()), ..Child::new(coder) };
         let child = cx.children.create(child).await.map_err(|e| ToolError::Fatal(e.into()))?;
         let failed = |error: &dyn std::fmt::Display| ToolError::failed(error.to_string());
         child.add_user_turn("<delegation_context>…").await.map_err(|error| failed(&error))?;

@@ -7,7 +7,7 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bowline::agent::children::{Beginning, Child};
+use bowline::agent::children::Child;
 use bowline::agent::effect::{Choice, Compact, OnFailure};
 use bowline::agent::entry::CallStatus;
 use bowline::agent::event::EventBody;
@@ -30,8 +30,7 @@ fn saying(name: &str, text: &'static str) -> impl bowline::agent::tool::DynTool 
 /// `spawn_agents`: runs agents concurrently. Concurrent children are told apart by keys.
 async fn spawn_all(cx: &ToolContext, agents: Vec<Agent>) -> Result<Vec<String>, RunFailure> {
     let runs = agents.into_iter().enumerate().map(|(n, agent)| async move {
-        let child =
-            Child { agent, key: Some(n.to_string()), label: None, beginning: Beginning::Fresh };
+        let child = Child { key: Some(n.to_string()), ..Child::new(agent) };
         cx.children.create(child).await?.prompt("Do your part.").cancel_on_drop().text().await
     });
     // The first failure drops the other runs, which cancels them.

@@ -271,7 +271,14 @@ fn bodies() -> Vec<EventBody> {
     let content: Arc<[Part]> = [Part::Text(text())].into();
     let ended = |outcome| {
         let spent = Spent { usage, cost_usd: bowline_llm::Usd::from_dollars(0.5), unpriced: 0 };
-        EventBody::RunEnd(RunEnd { outcome, spent, undelivered: vec![id()], denials: vec![] })
+        EventBody::RunEnd(RunEnd {
+            outcome,
+            spent,
+            undelivered: vec![id()],
+            denials: vec![],
+            completion: None,
+            handoff: None,
+        })
     };
     let failed = |kind| Ending::Failed(RunError { kind, message: text() });
     vec![

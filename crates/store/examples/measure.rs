@@ -115,6 +115,8 @@ fn run_ended(id: SessionId) -> Entry {
         spent: Spent::default(),
         undelivered: Vec::new(),
         denials: Vec::new(),
+        completion: None,
+        handoff: None,
     };
     Entry { kind: EntryKind::RunEnded(ended), ..entry(id, 0) }
 }

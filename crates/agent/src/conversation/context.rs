@@ -230,6 +230,8 @@ impl Context {
             wrapped_up: false,
             canceled: None,
             fatal: None,
+            completion: None,
+            handoff: None,
             pending: Vec::new(),
             denials: Vec::new(),
             continued: 0,
@@ -250,7 +252,9 @@ impl Context {
     /// Takes in what was said to the model, however it came.
     fn hear(&mut self, said: &UserSaid) {
         self.deliver(said.op);
-        if let (Some(run), false) = (&mut self.run, matches!(said.via, Via::Context | Via::Pin)) {
+        if let (Some(run), false) =
+            (&mut self.run, matches!(said.via, Via::Context | Via::Briefing | Via::Pin))
+        {
             run.is_prompted = true;
         }
         match said.via {
@@ -273,6 +277,7 @@ impl Context {
             Via::Steer | Via::Queue | Via::FollowUp => {
                 self.say(Arc::clone(&said.message), Whose::User);
             }
+            Via::Briefing => self.say(Arc::clone(&said.message), Whose::User),
             Via::Pin => self.say(Arc::clone(&said.message), Whose::Pinned),
             Via::WrapUp | Via::OnStop => self.say(Arc::clone(&said.message), Whose::Loop),
             Via::Repair => {
@@ -290,6 +295,8 @@ impl Context {
         self.stop = None;
         if let Some(run) = &mut self.run {
             run.continued = 0;
+            // There is something to answer again.
+            (run.completion, run.handoff) = (None, None);
             if matches!(whose, Whose::User | Whose::Pinned) {
                 run.planning.overtake();
             }
@@ -440,6 +447,9 @@ impl Context {
             run.planning.end(ended);
             if ended.status == CallStatus::Denied {
                 run.denials.push(ended.call.clone());
+            }
+            if let Some(conclusion) = &ended.conclusion {
+                run.conclude(conclusion);
             }
             if ended.fatal {
                 let message = format!("a tool ended the run: {}", text_of(&ended.content));

@@ -110,6 +110,8 @@ impl Totals {
             model_turns: run.model_turns,
             undelivered: ended.undelivered.clone(),
             denials: ended.denials.clone(),
+            completion: ended.completion.clone(),
+            handoff: ended.handoff.clone(),
         });
         if let Some(op) = run.prompt {
             self.finished.insert_mut(op);

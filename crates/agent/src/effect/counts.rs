@@ -18,7 +18,13 @@ pub(super) fn reply(kind: &EntryKind) -> Option<&AssistantMessage> {
 pub(super) fn is_from_user(kind: &EntryKind) -> bool {
     let EntryKind::User(said) = kind else { return false };
     match said.via {
-        Via::Prompt | Via::Turn | Via::Steer | Via::Queue | Via::FollowUp | Via::Pin => true,
+        Via::Briefing
+        | Via::Prompt
+        | Via::Turn
+        | Via::Steer
+        | Via::Queue
+        | Via::FollowUp
+        | Via::Pin => true,
         Via::Context | Via::Continue | Via::WrapUp | Via::OnStop | Via::Repair => false,
     }
 }

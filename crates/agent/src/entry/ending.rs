@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use bowline_llm::{CallId, ErrorKind, Spent, UserMessage};
 
+use super::{Completion, Handoff};
 use crate::id::{OpId, RunId};
 use crate::limits::LimitKind;
 use crate::op::CancelReason;
@@ -45,6 +46,12 @@ pub struct RunEnded {
     /// Calls that were denied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<CallId>,
+    /// What the agent said of its task, if it said that it is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion: Option<Arc<Completion>>,
+    /// Who is to go on with its task, if the agent said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handoff: Option<Arc<Handoff>>,
 }
 
 /// How a run ended.

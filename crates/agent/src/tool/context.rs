@@ -46,12 +46,23 @@ pub struct ToolContext {
     pub folder: Option<PathBuf>,
     /// What woke the call, if it had been waiting.
     pub wake: Option<Waked>,
+    /// What the run concluded before the call started.
+    pub concluded: Concluded,
     /// Makes sub-agents, which live as long as the call.
     pub children: Children,
     pub(crate) source: Arc<dyn Source>,
     pub(crate) scope: Arc<CallScope>,
     // A clone that outlives the call does not keep the session from being opened again.
     pub(crate) log: Option<Weak<dyn SessionLog>>,
+}
+
+/// What calls of a run have concluded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Concluded {
+    /// That the task is over.
+    pub completed: bool,
+    /// That another agent is to go on with it.
+    pub handed_off: bool,
 }
 
 /// What woke a waiting call.
@@ -348,6 +359,7 @@ impl ToolContext {
             output_bytes: 65_536,
             folder,
             wake: None,
+            concluded: Concluded::default(),
             children: Children::none(),
             source,
             scope: Arc::new(CallScope::new(call, speaks, Records::default(), Redaction::default())),

@@ -23,7 +23,8 @@ impl Turn {
                 let Some(created) = created(&log) else { continue };
                 let (session, store) = (Arc::clone(&self.session), Arc::clone(&self.log));
                 let agent = self.agent.clone();
-                let birth = Birth { agent, created, meta, log, store, copy: None, work: None };
+                let (copy, briefing, work) = (None, Vec::new(), None);
+                let birth = Birth { agent, created, meta, log, store, copy, briefing, work };
                 let (_, nobody) = mpsc::unbounded_channel();
                 let (mut turn, _) = Self::new(session, birth, Mailbox::new(nobody, None));
                 turn.cancel(CancelReason::Parent, None).await?;

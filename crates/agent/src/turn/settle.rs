@@ -110,9 +110,12 @@ impl Turn {
             }
             _ => None,
         });
+        let is_done = ending == Ending::Done;
         let ended = RunEnded {
             run: run.id,
             outcome: ending,
+            completion: run.completion.clone().filter(|_| is_done),
+            handoff: run.handoff.clone().filter(|_| is_done),
             spent: self.session.hub.run(self.meta.id),
             undelivered: run.pending.iter().map(|op| op.id).collect(),
             denials: run.denials.iter().cloned().chain(denied).collect(),

@@ -15,7 +15,9 @@ use crate::entry::{CallEnded, CallStatus, CallWaiting, Custom, Ending, EntryKind
 use crate::event::{EventBody, Phase};
 use crate::hub::Live;
 use crate::limits::LimitKind;
-use crate::tool::{CallScope, Piece, Prepared, ScopeMessage, ToolContext, ToolError, ToolOutput};
+use crate::tool::{
+    CallScope, Concluded, Piece, Prepared, ScopeMessage, ToolContext, ToolError, ToolOutput,
+};
 
 use super::admission::{Admitted, Desk, Ready, Reviewer, Round};
 use super::batch::{Batch, Happening, Landed, Landing, Start};
@@ -263,7 +265,12 @@ impl Turn {
             Children::new(session, like, meta, call.clone())
         });
         children.run_again();
-        let limits = self.conversation.run().map(|run| run.limits.clone()).unwrap_or_default();
+        let open = self.conversation.run();
+        let limits = open.map(|run| run.limits.clone()).unwrap_or_default();
+        let concluded = open.map(|run| Concluded {
+            completed: run.completion.is_some(),
+            handed_off: run.handoff.is_some(),
+        });
         let cx = ToolContext {
             session: self.session.id,
             agent: Arc::clone(&self.meta),
@@ -273,6 +280,7 @@ impl Turn {
             output_bytes: limits.output_bytes,
             folder: self.log.folder(),
             wake,
+            concluded: concluded.unwrap_or_default(),
             children,
             source: Arc::clone(&self.session.source),
             scope: Arc::clone(&scope),
@@ -294,6 +302,7 @@ impl Turn {
         };
         let mut kinds: Vec<EntryKind> = records.into_iter().map(record).collect();
         let fatal = matches!(result, Landing::Returned(Err(ToolError::Fatal(_))));
+        let mut concluded = None;
         let (status, content) = match result {
             Landing::Returned(Ok(ToolOutput::Waiting(wake))) => {
                 self.waiting.insert(call.clone(), children);
@@ -301,6 +310,10 @@ impl Turn {
                 return self.commit_after(kinds, Some(active)).await;
             }
             Landing::Returned(Ok(ToolOutput::Content(parts))) => (CallStatus::Ok, parts),
+            Landing::Returned(Ok(ToolOutput::Concluded { content, conclusion })) => {
+                concluded = Some(conclusion.redacted(&redaction));
+                (CallStatus::Ok, content)
+            }
             Landing::Returned(Err(ToolError::Failed(why))) => (CallStatus::Error, text(why)),
             Landing::Returned(Err(ToolError::TimedOut(why))) => (CallStatus::Timeout, text(why)),
             Landing::Returned(Err(ToolError::Fatal(error))) => {
@@ -321,7 +334,7 @@ impl Turn {
         // One that an earlier process had made may not have been made again.
         self.end_orphans(&call).await?;
         let ended = self.fit(call, status, content, ran).await?;
-        kinds.push(EntryKind::CallEnded(CallEnded { fatal, ..ended }));
+        kinds.push(EntryKind::CallEnded(CallEnded { fatal, conclusion: concluded, ..ended }));
         self.commit_after(kinds, Some(active)).await
     }
 
@@ -341,7 +354,15 @@ impl Turn {
             Some(whole) => Some(super::body::keep(&whole, &*self.log.blobs()).await?),
             None => None,
         };
-        Ok(CallEnded { call, status, content: content.into(), ms, full, fatal: false })
+        Ok(CallEnded {
+            call,
+            status,
+            content: content.into(),
+            ms,
+            full,
+            fatal: false,
+            conclusion: None,
+        })
     }
 
     async fn heard(&mut self, call: CallId, message: ScopeMessage) -> Result<(), Halt> {

@@ -23,7 +23,7 @@ use crate::support::{
 type Boxed = BoxFuture<'static, Result<ToolOutput, ToolError>>;
 
 fn child(agent: &Agent) -> Child {
-    Child { agent: agent.clone(), key: None, label: None, beginning: Beginning::Fresh }
+    Child::new(agent.clone())
 }
 
 /// Makes a tool that makes one sub-agent of `agent`, asks it its text, and gives back the answer.

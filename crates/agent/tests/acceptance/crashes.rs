@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_agent::agent::Busy;
-use bowline_agent::children::{Beginning, Child};
+use bowline_agent::children::Child;
 use bowline_agent::entry::{CallStatus, Ending, EntryKind, Wake};
 use bowline_agent::event::EventBody;
 use bowline_agent::id::SessionId;
@@ -85,8 +85,7 @@ async fn a_call_does_not_end_before_its_sub_agent_is_down() {
     let mut child = child;
     child.tools.add(Arc::new(held("held", &latch))).unwrap();
     let stage = stage.with(tool("ask", move |_, cx: ToolContext| {
-        let child =
-            Child { agent: child.clone(), key: None, label: None, beginning: Beginning::Fresh };
+        let child = Child::new(child.clone());
         async move {
             let handle = cx.children.create(child).await.unwrap();
             let _run = handle.prompt("sub");
@@ -211,8 +210,7 @@ async fn a_cancel_after_a_crash_does_not_hide_what_may_have_happened() {
 fn delegates(child: &Agent, recovery: Recovery) -> impl DynTool + 'static {
     let child = child.clone();
     let run = move |_: Text, cx: ToolContext| {
-        let child =
-            Child { agent: child.clone(), key: None, label: None, beginning: Beginning::Fresh };
+        let child = Child::new(child.clone());
         async move {
             let child = cx.children.create(child).await.unwrap();
             child

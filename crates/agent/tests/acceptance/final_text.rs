@@ -7,7 +7,7 @@ use futures::StreamExt;
 use pretty_assertions::assert_eq;
 
 use crate::support::{echo, like, stage, tool};
-use bowline_agent::children::{Beginning, Child};
+use bowline_agent::children::Child;
 
 fn reasoning(text: &str) -> AssistantPart {
     AssistantPart::Reasoning(Reasoning { text: text.to_owned(), payload: None })
@@ -61,7 +61,7 @@ async fn what_sub_agents_say_and_how_they_end_does_not_count() {
         let stage = stage.with(tool("ask", move |_, cx| {
             let (_, agent) = like(&agent, "child", [reply.clone()]);
             async move {
-                let child = Child { agent, key: None, label: None, beginning: Beginning::Fresh };
+                let child = Child::new(agent);
                 let child = cx.children.create(child).await.unwrap();
                 Ok(child.prompt("say").await.unwrap().text().into())
             }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bowline_agent::children::{Beginning, Child};
+use bowline_agent::children::Child;
 use bowline_agent::entry::{Ending, Wake};
 use bowline_agent::event::EventBody;
 use bowline_agent::gate::{Gate, Review, Verdict};
@@ -480,8 +480,7 @@ async fn a_sub_agent_may_not_do_what_its_parent_may_not() {
     child.gate = Arc::new(bowline_agent::gate::Open);
     child.tools.add(Arc::new(echo())).unwrap();
     let stage = stage.with(tool("ask", move |_, cx: ToolContext| {
-        let child =
-            Child { agent: child.clone(), key: None, label: None, beginning: Beginning::Fresh };
+        let child = Child::new(child.clone());
         async move {
             let child = cx.children.create(child).await.unwrap();
             Ok(child.prompt("do it").await.unwrap().text().into())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bowline_agent::Agent;
-use bowline_agent::children::{Beginning, Child};
+use bowline_agent::children::Child;
 use bowline_agent::entry::Ending;
 use bowline_agent::event::EventBody;
 use bowline_agent::limits::{LimitKind, Limits};
@@ -170,7 +170,7 @@ async fn tokens_of_sub_agents_count() {
     let stage = stage.with(tool("ask", move |_, cx| {
         let (_, agent) = like(&agent, "child", [Reply::text("x").with_usage(usage(200, 1))]);
         async move {
-            let child = Child { agent, key: None, label: None, beginning: Beginning::Fresh };
+            let child = Child::new(agent);
             let child = cx.children.create(child).await.unwrap();
             Ok(child.prompt("say").await.unwrap().text().into())
         }
@@ -189,7 +189,7 @@ async fn a_sub_agent_that_reaches_its_limit_ends_alone() {
         let (_, mut agent) = like(&agent, "child", [call(), call()]);
         agent.limits = Limits { model_turns: 1, ..Limits::none() };
         async move {
-            let child = Child { agent, key: None, label: None, beginning: Beginning::Fresh };
+            let child = Child::new(agent);
             let child = cx.children.create(child).await.unwrap();
             Ok(child.prompt("say").await.unwrap().ending.as_str().into())
         }
@@ -272,7 +272,7 @@ async fn tool_time_does_not_run_while_a_sub_agent_works() {
             agent.tools.add(std::sync::Arc::new(sleepy(60))).unwrap();
             async move {
                 tokio::time::sleep(Duration::from_secs(before)).await;
-                let child = Child { agent, key: None, label: None, beginning: Beginning::Fresh };
+                let child = Child::new(agent);
                 let child = cx.children.create(child).await.unwrap();
                 child.prompt("say").await.unwrap();
                 tokio::time::sleep(Duration::from_secs(after)).await;

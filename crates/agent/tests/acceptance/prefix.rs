@@ -21,7 +21,7 @@ async fn siblings_of_one_configuration_begin_with_the_same_text_and_tools() {
             for key in ["a", "b"] {
                 let key = Some(key.to_owned());
                 let (agent, beginning) = (helper.clone(), Beginning::Fresh);
-                let child = Child { agent, key, label: None, beginning };
+                let child = Child { key, beginning, ..Child::new(agent) };
                 let handle = cx.children.create(child).await?;
                 names.push(handle.meta().name.clone());
                 handle.prompt("help").await?;

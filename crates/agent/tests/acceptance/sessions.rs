@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bowline_agent::children::{Beginning, Child};
+use bowline_agent::children::Child;
 use bowline_agent::entry::{Ending, EntryKind, Wake};
 use bowline_agent::event::EventBody;
 use bowline_agent::id::SessionId;
@@ -205,8 +205,7 @@ async fn a_call_after_a_rewind_does_not_find_the_sub_agents_of_the_branch_left()
     let stage = stage([call(), Reply::text("a"), call(), Reply::text("b")]);
     let (model, agent) = like(&stage.agent, "child", [Reply::text("first"), Reply::text("second")]);
     let stage = stage.with(tool("ask", move |_, cx: ToolContext| {
-        let child =
-            Child { agent: agent.clone(), key: None, label: None, beginning: Beginning::Fresh };
+        let child = Child::new(agent.clone());
         async move {
             let child = cx.children.create(child).await.unwrap();
             Ok(child.prompt("say").await.unwrap().text().into())

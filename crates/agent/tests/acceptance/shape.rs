@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bowline_agent::children::{Beginning, Child};
+use bowline_agent::children::Child;
 use bowline_agent::conversation::Conversation;
 use bowline_agent::entry::{Ending, EntryKind, RunError, RunErrorKind, Via};
 use bowline_agent::limits::{LimitKind, Limits};
@@ -214,7 +214,7 @@ async fn a_sub_agent_like_its_parent_answers_as_it_likes() {
     let stage = shaped([Reply::call("ask", "{}"), Reply::text("{\"n\": 1}")]);
     let stage = stage.with(tool("ask", |_, cx: ToolContext| async move {
         let (model, agent) = like(cx.children.parent().unwrap(), "child", [Reply::text("free")]);
-        let child = Child { agent, key: None, label: None, beginning: Beginning::Fresh };
+        let child = Child::new(agent);
         let outcome = cx.children.create(child).await?.prompt("say").await?;
         assert_eq!(model.requests()[0].output_schema, None);
         Ok(outcome.text().into())

@@ -376,7 +376,7 @@ async fn a_sub_agent_does_not_take_what_is_there_for_its_parent() {
             let first = cx.children.new_with_default_model("first", Default::default()).await;
             let agent = cx.children.parent().unwrap().clone();
             let beginning = Default::default();
-            let second = Child { agent, key: None, label: None, beginning };
+            let second = Child { beginning, ..Child::new(agent) };
             let second = cx.children.create(second).await.map_err(failed)?;
             first.map_err(failed)?.prompt("work").await.unwrap();
             second.prompt("work").await.unwrap();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bowline_agent::AgentError;
-use bowline_agent::children::{Beginning, Child};
+use bowline_agent::children::Child;
 use bowline_agent::entry::{Ending, Wake};
 use bowline_agent::event::EventBody;
 use bowline_agent::limits::{LimitKind, Limits};
@@ -177,8 +177,7 @@ async fn a_tool_that_waits_for_a_sub_agent_finds_it_again() {
     let (model, mut child) = like(&stage.agent, "child", script);
     child.tools.add(Arc::new(held("held", &latch))).unwrap();
     let stage = stage.with(tool("delegates", move |_, cx: ToolContext| {
-        let child =
-            Child { agent: child.clone(), key: None, label: None, beginning: Beginning::Fresh };
+        let child = Child::new(child.clone());
         async move {
             let child = cx.children.create(child).await.unwrap();
             let mut run = child.prompt("do it");
@@ -211,8 +210,7 @@ async fn a_canceled_wait_ends_the_sub_agents_it_waited_for() {
     let (_, mut child) = like(&stage.agent, "child", [Reply::call("held", "{}")]);
     child.tools.add(Arc::new(held("held", &latch))).unwrap();
     let stage = stage.with(tool("delegates", move |_, cx: ToolContext| {
-        let child =
-            Child { agent: child.clone(), key: None, label: None, beginning: Beginning::Fresh };
+        let child = Child::new(child.clone());
         async move {
             let child = cx.children.create(child).await.unwrap();
             child.prompt("do it").id().await.unwrap();

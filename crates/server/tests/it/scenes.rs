@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use bowline_agent::children::{Beginning, Child};
+use bowline_agent::children::Child;
 use bowline_agent::effect::{Compact, DynEffect};
 use bowline_agent::entry::Entry;
 use bowline_agent::event::{Event, EventBody};
@@ -441,12 +441,7 @@ fn tools(inner: Agent, latch: &Arc<Notify>) -> Toolbox {
         Ok("message sent".into())
     });
     let delegate = tool_fn("delegate", "Delegates.", move |input: Input, cx: ToolContext| {
-        let child = Child {
-            agent: inner.clone(),
-            key: None,
-            label: Some("🔎".to_owned()),
-            beginning: Beginning::Fresh,
-        };
+        let child = Child { label: Some("🔎".to_owned()), ..Child::new(inner.clone()) };
         async move {
             let failed = |error: bowline_agent::AgentError| ToolError::failed(error.to_string());
             let child = cx.children.create(child).await.map_err(failed)?;

@@ -214,7 +214,14 @@ fn of_runs() -> impl Strategy<Value = EventBody> {
             let spent =
                 Spent { usage, cost_usd: bowline_llm::Usd::from_dollars(f64::NAN), unpriced: 0 };
             let denials = vec![CallId::from("a")];
-            EventBody::RunEnd(RunEnd { outcome, spent, undelivered: Vec::new(), denials })
+            EventBody::RunEnd(RunEnd {
+                outcome,
+                spent,
+                undelivered: Vec::new(),
+                denials,
+                completion: None,
+                handoff: None,
+            })
         }),
         texts().prop_map(|error| EventBody::Rejected { error }),
         texts().prop_map(|error| EventBody::RunLost { error }),

@@ -85,6 +85,8 @@ fn ended(agent: AgentId, run: RunId, outcome: Ending) -> Entry {
         spent: Spent::default(),
         undelivered: Vec::new(),
         denials: Vec::new(),
+        completion: None,
+        handoff: None,
     };
     entry_of(agent, EntryKind::RunEnded(ended))
 }

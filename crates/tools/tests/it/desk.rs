@@ -81,7 +81,7 @@ impl Desk {
     ) -> Result<Vec<Part>, ToolError> {
         let prepared = Arc::clone(tool).prepare(&arguments.to_string())?;
         match (prepared.run)(self.cx.clone()).await? {
-            ToolOutput::Content(parts) => Ok(parts),
+            ToolOutput::Content(parts) | ToolOutput::Concluded { content: parts, .. } => Ok(parts),
             ToolOutput::Waiting(wake) => panic!("the tool waits for {wake:?}"),
         }
     }

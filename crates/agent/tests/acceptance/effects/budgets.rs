@@ -133,7 +133,7 @@ async fn a_sub_agent_counts_its_own_run_and_its_parent_all_of_it() {
             let parent = cx.children.parent().unwrap();
             let agent = Agent { model, ..parent.clone() };
             let beginning = Beginning::Fresh;
-            let child = Child { agent, key: None, label: None, beginning };
+            let child = Child { beginning, ..Child::new(agent) };
             let child = cx.children.create(child).await.unwrap();
             Ok(child.prompt("help").await.unwrap().text().into())
         }

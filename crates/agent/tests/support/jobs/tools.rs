@@ -133,7 +133,7 @@ pub(crate) async fn child(
     let agent =
         Agent { name: "helper".into(), instructions: system.into(), tools, ..parent.clone() };
     let key = key.map(str::to_owned);
-    let child = Child { agent, key, label: None, beginning: Beginning::Fresh };
+    let child = Child { key, ..Child::new(agent) };
     cx.children.create(child).await.map_err(|error| ToolError::failed(error.to_string()))
 }
 
@@ -188,7 +188,7 @@ pub(crate) fn delegating(world: &Arc<World>) -> Toolbox {
         let tools = tools(&world);
         let agent =
             Agent { name: "helper".into(), instructions: "fork".into(), tools, ..parent.clone() };
-        let child = Child { agent, key: None, label: None, beginning: Beginning::Fork };
+        let child = Child { beginning: Beginning::Fork, ..Child::new(agent) };
         let child = cx.children.create(child).await.unwrap();
         Ok(ask(&child, "fork").await?.into())
     });
