@@ -16,8 +16,8 @@ use serde::Deserialize;
 use bowline_llm::{AssistantMessage, CallId, Effort, Messages, StopReason, ToolBlock, ToolCall};
 
 use crate::entry::{
-    Broken, CallEnded, Completion, Conclusion, Created, Custom, Ending, Entry, EntryKind, Handoff,
-    LimitHit, Phase, RunError, Wake,
+    Behind, Broken, CallEnded, Completion, Conclusion, Created, Custom, Ending, Entry, EntryKind,
+    Handoff, LimitHit, Phase, RunError, Wake,
 };
 use crate::id::{EntryId, OpId, RunId};
 use crate::journal::Seq;
@@ -82,6 +82,8 @@ pub struct OpenRun {
     pub completion: Option<Arc<Completion>>,
     /// Who is to go on with its task, as the agent says.
     pub handoff: Option<Arc<Handoff>>,
+    /// What calls have left to go on behind them.
+    pub background: Vec<Background>,
     /// Operations that wait to be delivered, in order.
     pub pending: Vec<Op>,
     /// Calls that were denied.
@@ -162,6 +164,15 @@ impl OpenRun {
     pub fn is_steered(&self) -> bool {
         self.pending.iter().any(|op| matches!(op.kind, OpKind::Steer(_)))
     }
+}
+
+/// The work that goes on behind a call that is over.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Background {
+    /// The call, with the arguments it ran with.
+    pub call: ToolCall,
+    /// What becomes of it when the run would end.
+    pub behind: Behind,
 }
 
 /// How far a run is with the one repair of its answer that it may ask for.
@@ -268,7 +279,7 @@ impl Waiting {
         matches!(
             (&self.wake, waked),
             (Wake::Decision { .. }, Waked::Decided(_))
-                | (Wake::Answer { .. }, Waked::Answered(_))
+                | (Wake::Answer { .. } | Wake::Parent { .. }, Waked::Answered(_))
                 | (Wake::Agent { .. } | Wake::Job(_) | Wake::At(_), Waked::Happened)
         )
     }

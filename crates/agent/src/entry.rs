@@ -3,6 +3,7 @@
 //! `docs/log.md` says of every kind who writes it and what replay does with it.
 
 mod acted;
+mod background;
 mod bodies;
 mod conclusion;
 mod ending;
@@ -27,6 +28,7 @@ use crate::orchestrator::Purpose;
 use crate::output::Shape;
 
 pub use acted::{Act, Acted, Phase, Rewrite, Shown, Summary};
+pub use background::{BackgroundEnded, Behind};
 pub use conclusion::{Completion, CompletionStatus, Conclusion, Handoff};
 pub use ending::{Canceled, Ending, LimitHit, RunEnded, RunError, RunErrorKind};
 pub use plan::{Plan, PlanStep, StepTaken};
@@ -80,6 +82,8 @@ pub enum EntryKind {
     Woken(Woken),
     /// A call is over.
     CallEnded(CallEnded),
+    /// What a call left to go on behind it is over.
+    BackgroundEnded(BackgroundEnded),
     /// A tool used a model of its own.
     ExternalUsage(ExternalUsage),
     /// A limit of the run was reached.
@@ -364,6 +368,11 @@ pub enum Wake {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         options: Vec<String>,
     },
+    /// An answer from the agent above.
+    Parent {
+        /// What is asked.
+        question: String,
+    },
     /// The end of another agent's run.
     Agent {
         /// The agent.
@@ -442,13 +451,25 @@ pub struct CallEnded {
     /// What it concludes; of several in a run the first one counts, each of its kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conclusion: Option<Conclusion>,
+    /// What becomes of the work that it leaves behind it, if it leaves any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind: Option<Behind>,
 }
 
 impl CallEnded {
     /// Makes the end of a call whose tool was not heard: it did not run, or nobody knows how far.
     pub(crate) fn unheard(call: CallId, status: CallStatus, why: &str) -> Self {
         let content = Arc::new([Part::Text(why.to_owned())]);
-        Self { call, status, content, ms: None, full: None, fatal: false, conclusion: None }
+        Self {
+            call,
+            status,
+            content,
+            ms: None,
+            full: None,
+            fatal: false,
+            conclusion: None,
+            behind: None,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use bowline_llm::{CallId, ErrorKind, MessageRef, Part, RawJson, Spent, StopReason, Usage, Usd};
 
-use crate::entry::{CallStatus, Completion, Ending, Handoff, PlanStep};
+use crate::entry::{Behind, CallStatus, Completion, Ending, Handoff, PlanStep};
 use crate::id::{AgentId, EntryId, OpId, RunId, SessionId};
 use crate::journal::Pos;
 use crate::limits::LimitKind;
@@ -163,6 +163,9 @@ pub enum EventBody {
         content: Arc<[Part]>,
         /// Whether the model sees only a part of the output.
         truncated: bool,
+        /// What becomes of the work that goes on behind it; absent if none does.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        behind: Option<Behind>,
     },
     /// The conversation has a new message.
     MessageAdded {

@@ -13,7 +13,7 @@ use crate::entry::Entry;
 use crate::event::{AgentMeta, Event, EventBody};
 use crate::id::{AgentId, RunId, SessionId};
 use crate::journal::Pos;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Reached};
 use crate::projection::Projection;
 
 /// The one place where entries become events and money is counted. Its lock is held for moments,
@@ -174,6 +174,11 @@ impl Hub {
     /// Returns what an agent's latest run has spent, with all agents below it.
     pub(crate) fn run(&self, agent: AgentId) -> Spent {
         self.lock().ledger.run(agent)
+    }
+
+    /// Returns a limit of an agent's open run, or of one above it, that is used up.
+    pub(crate) fn reached(&self, agent: AgentId, is_turn: bool) -> Option<Reached> {
+        self.lock().ledger.reached(agent, is_turn)
     }
 
     /// Tells whether an agent in the log has this name.

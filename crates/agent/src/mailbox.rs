@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use bowline_llm::RawJson;
+use bowline_llm::{CallId, RawJson};
 
 use crate::agent::Busy;
 use crate::entry::RunError;
@@ -39,6 +39,8 @@ pub(crate) enum Command {
     CancelOwn { own: Own, reason: CancelReason },
     /// End a run with an error, if it is still this one that is open.
     FailOwn { run: RunId, error: RunError },
+    /// What went on behind a call is over, and has this to say.
+    BackgroundOver { call: CallId, said: Option<Input> },
     /// End: cancel what runs, then let go of the log.
     Close { reason: CancelReason },
     /// End without writing anything more: the log failed under the agent above.
@@ -58,6 +60,7 @@ impl Command {
             Self::Inbox { .. }
             | Self::CancelOwn { .. }
             | Self::FailOwn { .. }
+            | Self::BackgroundOver { .. }
             | Self::Close { .. }
             | Self::LetGo { .. } => {}
         }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use bowline_llm::{AssistantPart, CallId, Message, MessageRef, ToolResult, Usage};
 
 use crate::entry::{
-    Act, AssistantSaid, Broken, CallEnded, CallStarted, CallStatus, CallWaiting, Created, Ending,
-    Entry, EntryKind, RunEnded, StepTaken, UserSaid, Via, Wake,
+    Act, AssistantSaid, BackgroundEnded, Broken, CallEnded, CallStarted, CallStatus, CallWaiting,
+    Created, Ending, Entry, EntryKind, RunEnded, StepTaken, UserSaid, Via, Wake,
 };
 use crate::event::{AgentMeta, Event, EventBody, RunEnd};
 use crate::id::{AgentId, OpId, RunId, SessionId};
@@ -163,7 +163,10 @@ impl Projection {
             return None;
         }
         let ended = match &entry.kind {
-            EntryKind::CallEnded(ended) => self.end_children(entry.agent, &ended.call),
+            EntryKind::CallEnded(ended) if ended.behind.is_none() => {
+                self.end_children(entry.agent, &ended.call)
+            }
+            EntryKind::BackgroundEnded(ended) => self.end_children(entry.agent, &ended.call),
             _ => Vec::new(),
         };
         let agent = self.agents.get_mut(&entry.agent)?;
@@ -375,6 +378,10 @@ impl Sheet<'_> {
                 self.push(Some(&answered.call), EventBody::Answer { text, waiting });
             }
             EntryKind::CallEnded(ended) => self.call_ended(ended, before),
+            EntryKind::BackgroundEnded(BackgroundEnded { message: Some(message), .. }) => {
+                let message = MessageRef::from(Message::User(Arc::clone(message)));
+                self.push(None, EventBody::MessageAdded { message });
+            }
             EntryKind::Planned(plan) => self.planned(plan),
             EntryKind::StepTaken(taken) => self.step_taken(taken),
             EntryKind::LimitHit(hit) => self.push(None, EventBody::LimitHit { limit: hit.limit }),
@@ -397,7 +404,8 @@ impl Sheet<'_> {
                 let (name, data) = (custom.name.clone(), custom.data.clone());
                 self.push(custom.call.as_ref(), EventBody::Custom { name, data });
             }
-            EntryKind::Created(_)
+            EntryKind::BackgroundEnded(BackgroundEnded { message: None, .. })
+            | EntryKind::Created(_)
             | EntryKind::Woken(_)
             | EntryKind::ExternalUsage(_)
             | EntryKind::Canceled(_)
@@ -525,6 +533,9 @@ impl Sheet<'_> {
             Wake::Answer { question, options } => {
                 EventBody::Question { question, options, waiting: entry }
             }
+            Wake::Parent { question } => {
+                EventBody::Question { question, options: Vec::new(), waiting: entry }
+            }
             Wake::Agent { .. } | Wake::Job(_) | Wake::At(_) => return,
         };
         self.push(Some(&waiting.call), body);
@@ -539,6 +550,7 @@ impl Sheet<'_> {
             ms: ended.ms,
             content: Arc::clone(&ended.content),
             truncated: ended.full.is_some(),
+            behind: ended.behind,
         };
         self.push(Some(&ended.call), body);
         if let Some(step) = before.step {

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use bowline_llm::{Part, Secret};
+use bowline_llm::{Part, Secret, UserMessage};
+
+use crate::op::Input;
 
 /// Values that are replaced wherever a tool says them, before anybody hears it.
 #[derive(Clone, Default)]
@@ -48,6 +50,12 @@ impl Redaction {
             part @ (Part::Image(_) | Part::Document(_) | Part::Stored(_)) => part,
         };
         parts.into_iter().map(clean).collect()
+    }
+
+    /// Returns what is to be said with each secret in it replaced by its name.
+    pub(crate) fn apply_to_input(&self, input: &Input) -> Input {
+        let content = self.apply_to(input.0.content.clone());
+        Input(Arc::new(UserMessage { content }))
     }
 
     /// Returns JSON with each secret in it replaced by its name.

@@ -3,6 +3,7 @@
 
 mod accept;
 mod admission;
+mod background;
 mod batch;
 pub(crate) mod body;
 mod effects;
@@ -43,6 +44,7 @@ use crate::handle::State;
 use crate::hub::Live;
 use crate::id::{AgentId, EntryId, RunId};
 use crate::journal::{Journal, JournalError, Pos, SessionLog};
+use crate::ledger::Reached;
 use crate::limits::LimitKind;
 use crate::mailbox::{Mailbox, Seat};
 use crate::op::{Input, Op, OpKind};
@@ -81,6 +83,8 @@ pub(crate) struct Turn {
     waiters: Vec<oneshot::Sender<Result<Outcome, AgentError>>>,
     // Sub-agents of calls that wait: they live until their calls end.
     waiting: HashMap<CallId, Children>,
+    // What goes on behind calls that are over.
+    background: HashMap<CallId, background::Background>,
     // The run that was last seen open.
     driven: Option<RunId>,
     // Set when a handle asked to close.
@@ -159,6 +163,7 @@ impl Turn {
             stop: CancellationToken::new(),
             waiters: Vec::new(),
             waiting: HashMap::new(),
+            background: HashMap::new(),
             driven: None,
             closing: false,
             work,
@@ -171,8 +176,10 @@ impl Turn {
     pub(crate) async fn advance(&mut self) -> Result<Progress, Halt> {
         self.collect_inbox().await?;
         self.poll_steering().await?;
+        self.resume_background();
         self.act_after().await?;
         self.deliver().await?;
+        self.deliver_background(None).await?;
         if self.heed().await? || self.act_on_demand().await? {
             return Ok(Progress::Stepped);
         }
@@ -187,8 +194,13 @@ impl Turn {
             }
             NextStep::Wait(wakes) => self.wait(wakes).await?,
             step => match self.limit_for(&step) {
-                Some(limit) if self.is_aside(&step) => self.leave_unasked(limit).await?,
-                Some(limit) => self.hit(limit).await?,
+                Some(reached) if self.is_aside(&step) => self.leave_unasked(reached.limit).await?,
+                Some(Reached { limit, is_own: true }) => self.hit(limit).await?,
+                // What is used up above leaves nothing to sum up with.
+                Some(Reached { limit, is_own: false }) => {
+                    let hit = LimitHit { limit, wrap_up: None };
+                    self.commit(vec![EntryKind::LimitHit(hit)]).await?;
+                }
                 None => self.work(step).await?,
             },
         }
@@ -271,41 +283,30 @@ impl Turn {
         }
     }
 
-    /// Returns the limit that forbids a step.
-    fn limit_for(&self, step: &NextStep) -> Option<LimitKind> {
+    /// Returns the limit that forbids a step: of the run, or of one above it.
+    fn limit_for(&self, step: &NextStep) -> Option<Reached> {
         let run = self.conversation.run().filter(|run| run.limit.is_none())?;
         if run.canceled.is_some() || run.fatal.is_some() {
             return None;
         }
         let limits = &run.limits;
-        let reached = |used: u64, limit: u64| limit > 0 && used >= limit;
-        let spent = self.session.hub.run(self.meta.id);
+        let reached = |used: u32, limit: u32| limit > 0 && used >= limit;
+        let own = |limit| Reached { limit, is_own: true };
+        if limits.run_time_ms > 0 && run.active_ms >= limits.run_time_ms {
+            return Some(own(LimitKind::RunTime));
+        }
+        let is_turn = matches!(step, NextStep::CallModel(_)) && !self.is_aside(step);
+        if let Some(reached) = self.session.hub.reached(self.meta.id, is_turn) {
+            return Some(reached);
+        }
         // A plan that nobody was asked for costs nothing, but there is no end of them.
-        let turns = match step {
-            NextStep::CallModel(_) if self.is_aside(step) => 0,
-            NextStep::CallModel(_) => run.model_turns,
-            NextStep::Plan(_) => run.planning.plans,
-            NextStep::CallTools
-            | NextStep::Step
-            | NextStep::Settle
-            | NextStep::Wait(_)
-            | NextStep::Rest => 0,
-        };
+        let is_plan = matches!(step, NextStep::Plan(_));
+        if is_plan && reached(run.planning.plans, limits.model_turns) {
+            return Some(own(LimitKind::ModelTurns));
+        }
         let starts = matches!(step, NextStep::Step)
             || self.conversation.open_calls().iter().any(|call| !call.started);
-        if reached(run.active_ms, limits.run_time_ms) {
-            Some(LimitKind::RunTime)
-        } else if reached(spent.usage.total(), limits.total_tokens) {
-            Some(LimitKind::TotalTokens)
-        } else if limits.cost_usd > 0.0 && spent.cost_usd.to_dollars() >= limits.cost_usd {
-            Some(LimitKind::CostUsd)
-        } else if reached(turns.into(), limits.model_turns.into()) {
-            Some(LimitKind::ModelTurns)
-        } else if starts && reached(run.tool_calls.into(), limits.tool_calls.into()) {
-            Some(LimitKind::ToolCalls)
-        } else {
-            None
-        }
+        (starts && reached(run.tool_calls, limits.tool_calls)).then(|| own(LimitKind::ToolCalls))
     }
 
     /// Tells whether time ran out during the last model call, and nothing was said of it yet.
@@ -476,6 +477,7 @@ impl Turn {
             children.let_go(&halt.0);
             children.close().await;
         }
+        self.let_go_of_background(&halt.0).await;
         self.phase = Phase::Idle;
         self.reload().await?;
         // A commit may be in the log although its answer never came.

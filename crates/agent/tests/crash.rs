@@ -294,6 +294,15 @@ mod tests {
     }
 
     #[test]
+    fn background_ended() {
+        let is_over =
+            |world: &World| root(world).run().is_some_and(|run| run.background.is_empty());
+        around("work behind a call", "background_ended", |side, _, world| {
+            assert_eq!((side, is_over(world)), (side, side == After));
+        });
+    }
+
+    #[test]
     fn run_ended() {
         let is_end = |side, world: &World| {
             let conversation = root(world);

@@ -53,6 +53,7 @@ mod tests {
         a_limit_of_time_without_a_last_word: "a limit of time without a last word", 3;
         a_limit_of_time_while_tools_run: "a limit of time while tools run", 3;
         children_that_speak_late: "children that speak late", 29;
+        work_behind_a_call: "work behind a call", 11;
         a_tool_that_ends_the_run: "a tool that ends the run", 3;
         a_model_that_is_tried_again: "a model that is tried again", 3;
         large_bodies: "large bodies", 9;

@@ -7,7 +7,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bowline::agent::Spent;
-use bowline::agent::entry::{CallStatus, Ending, PlanStep, RunError, RunErrorKind};
+use bowline::agent::entry::{
+    Behind, CallStatus, Completion, CompletionStatus, Ending, Handoff, PlanStep, RunError,
+    RunErrorKind,
+};
 use bowline::agent::event::{AgentMeta, Event, EventBody, Phase, RunEnd};
 use bowline::agent::id::{EntryId, OpId, SessionId, Source as _, SystemSource};
 use bowline::agent::journal::Pos;
@@ -276,8 +279,14 @@ fn bodies() -> Vec<EventBody> {
             spent,
             undelivered: vec![id()],
             denials: vec![],
-            completion: None,
-            handoff: None,
+            completion: Some(Arc::new(Completion {
+                status: CompletionStatus::Failed,
+                summary: text(),
+                files_modified: vec![text()],
+                tests_run: vec![text()],
+                caveats: Some(text()),
+            })),
+            handoff: Some(Arc::new(Handoff { target: text(), reason: text(), context: text() })),
         })
     };
     let failed = |kind| Ending::Failed(RunError { kind, message: text() });
@@ -303,6 +312,7 @@ fn bodies() -> Vec<EventBody> {
             ms: Some(3),
             content,
             truncated: false,
+            behind: Some(Behind::Awaited),
         },
         EventBody::MessageAdded { message: Message::user("hi").into() },
         EventBody::MessageAdded { message: Message::assistant("hi").into() },

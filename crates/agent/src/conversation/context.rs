@@ -7,13 +7,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use bowline_llm::{
-    AssistantMessage, AssistantPart, CallId, Message, MessageRef, StopReason, ToolBlock,
+    AssistantMessage, AssistantPart, CallId, Message, MessageRef, StopReason, ToolBlock, ToolCall,
     ToolResult, UserMessage, text_of,
 };
 
 use crate::entry::{
-    AssistantSaid, Broken, CallEnded, CallStarted, CallStatus, CallWaiting, Created, Custom,
-    Ending, Entry, EntryKind, LimitHit, RunError, RunErrorKind, RunStarted, UserSaid, Via, Wake,
+    AssistantSaid, BackgroundEnded, Broken, CallEnded, CallStarted, CallStatus, CallWaiting,
+    Created, Custom, Ending, Entry, EntryKind, LimitHit, RunError, RunErrorKind, RunStarted,
+    UserSaid, Via, Wake,
 };
 use crate::id::EntryId;
 use crate::orchestrator::Purpose;
@@ -24,7 +25,7 @@ use planning::Planning;
 use super::hash::{hash_text, hash_tools};
 use super::stop::Stop;
 use super::view::{View, Whose};
-use super::{Call, CallState, Last, OpenRun, Repair, Waiting};
+use super::{Background, Call, CallState, Last, OpenRun, Repair, Waiting};
 
 #[derive(Debug, Default)]
 pub(super) struct Context {
@@ -96,6 +97,7 @@ impl Context {
                 self.wake(&woken.call, woken.waiting, Waked::Happened);
             }
             EntryKind::CallEnded(ended) => self.end_call(ended),
+            EntryKind::BackgroundEnded(ended) => self.end_background(ended),
             EntryKind::LimitHit(hit) => self.hit(hit),
             EntryKind::Canceled(canceled) => {
                 self.deliver(canceled.op);
@@ -232,6 +234,7 @@ impl Context {
             fatal: None,
             completion: None,
             handoff: None,
+            background: Vec::new(),
             pending: Vec::new(),
             denials: Vec::new(),
             continued: 0,
@@ -442,7 +445,24 @@ impl Context {
         }
     }
 
+    fn end_background(&mut self, ended: &BackgroundEnded) {
+        if let Some(run) = &mut self.run {
+            run.background.retain(|background| background.call.id != ended.call);
+        }
+        if let Some(message) = &ended.message {
+            self.say(Arc::clone(message), Whose::Loop);
+        }
+    }
+
     fn end_call(&mut self, ended: &CallEnded) {
+        let behind = ended.behind.zip(self.call_mut(&ended.call));
+        let behind = behind.map(|(behind, call)| {
+            let arguments = call.arguments().to_owned();
+            Background { call: ToolCall { arguments, ..call.call.clone() }, behind }
+        });
+        if let Some(run) = &mut self.run {
+            run.background.extend(behind);
+        }
         if let Some(run) = &mut self.run {
             run.planning.end(ended);
             if ended.status == CallStatus::Denied {

@@ -77,6 +77,7 @@ impl Totals {
             | EntryKind::CallStarted(_)
             | EntryKind::CallWaiting(_)
             | EntryKind::CallEnded(_)
+            | EntryKind::BackgroundEnded(_)
             | EntryKind::ExternalUsage(_)
             | EntryKind::LimitHit(_)
             | EntryKind::SystemChanged(_)

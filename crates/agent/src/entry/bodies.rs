@@ -19,6 +19,9 @@ impl EntryKind {
             Self::LimitHit(hit) => {
                 hit.wrap_up.iter().flat_map(|message| in_message(message)).collect()
             }
+            Self::BackgroundEnded(ended) => {
+                ended.message.iter().flat_map(|message| in_message(message)).collect()
+            }
             Self::Effect(acted) => in_act(&acted.act),
             Self::Created(_)
             | Self::RunStarted(_)

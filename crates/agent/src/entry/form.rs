@@ -51,6 +51,7 @@ kinds! {
     "answered" => Answered,
     "woken" => Woken,
     "call_ended" => CallEnded,
+    "background_ended" => BackgroundEnded,
     "external_usage" => ExternalUsage,
     "limit_hit" => LimitHit,
     "canceled" => Canceled,

@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
+use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -15,11 +17,11 @@ use tokio_util::sync::CancellationToken;
 use bowline_llm::{CallId, Part, RawJson, Usage, Usd};
 
 use crate::children::Children;
-use crate::entry::EntryKind;
+use crate::entry::{Behind, EntryKind};
 use crate::event::AgentMeta;
 use crate::id::{SessionId, Source};
 use crate::journal::{JournalError, SessionLog};
-use crate::op::Decision;
+use crate::op::{Decision, Input};
 use crate::redact::Redaction;
 use crate::turn::body;
 
@@ -152,6 +154,19 @@ impl ToolContext {
         Ok(Some(body::fetch(&parts, &*log.blobs()).await?))
     }
 
+    /// Lets work go on behind the call once its tool has returned content: its sub-agents live on until
+    /// the work is over, and what it returns then is said to the model at the next boundary.
+    ///
+    /// After a crash the tool runs again, with what it had made to be found, and leaves its work
+    /// behind again; what it returns then is not heard. A call that fails leaves nothing behind it.
+    pub fn leave_behind(
+        &self,
+        behind: Behind,
+        work: impl Future<Output = Option<Input>> + Send + 'static,
+    ) {
+        self.scope.leave(Rest { behind, work: Box::pin(work) });
+    }
+
     /// Returns the folder for what tools keep of this session.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
@@ -229,6 +244,12 @@ pub(crate) struct CallScope {
     own: Mutex<Own>,
 }
 
+/// What a call leaves to go on behind it.
+pub(crate) struct Rest {
+    pub(crate) behind: Behind,
+    pub(crate) work: BoxFuture<'static, Option<Input>>,
+}
+
 /// What a call has said and recorded so far.
 #[derive(Default)]
 struct Own {
@@ -238,6 +259,7 @@ struct Own {
     said: VecDeque<ScopeMessage>,
     // How many bytes of output are in there.
     unheard: usize,
+    rest: Option<Rest>,
 }
 
 impl Own {
@@ -318,6 +340,23 @@ impl CallScope {
             }
             own.said.push_back(message);
         }
+    }
+
+    fn leave(&self, rest: Rest) {
+        let mut own = self.lock();
+        if !own.is_closed {
+            own.rest = Some(rest);
+        }
+    }
+
+    /// Tells whether the call leaves work behind it.
+    pub(crate) fn has_rest(&self) -> bool {
+        self.lock().rest.is_some()
+    }
+
+    /// Takes what the call leaves to go on behind it.
+    pub(crate) fn take_rest(&self) -> Option<Rest> {
+        self.lock().rest.take()
     }
 
     fn record(&self, name: &str, data: RawJson) {

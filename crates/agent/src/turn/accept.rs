@@ -65,6 +65,10 @@ impl Turn {
                 if is_own { self.cancel(reason, None).await } else { Ok(()) }
             }
             Command::FailOwn { run, error } => self.fail(run, error).await,
+            Command::BackgroundOver { call, said } => {
+                self.background_over(&call, said);
+                Ok(())
+            }
             Command::Close { reason } => {
                 self.closing = true;
                 self.cancel(reason, None).await
@@ -161,7 +165,8 @@ impl Turn {
             command @ (Command::Inbox { .. }
             | Command::Custom { .. }
             | Command::CancelOwn { .. }
-            | Command::FailOwn { .. }) => self.accept_command(command).await,
+            | Command::FailOwn { .. }
+            | Command::BackgroundOver { .. }) => self.accept_command(command).await,
             Command::Close { .. } | Command::LetGo { .. } => {
                 self.closing = true;
                 Ok(())
@@ -306,7 +311,7 @@ impl Turn {
                 (call, waiting, |wake| matches!(wake, Wake::Decision { .. }))
             }
             OpKind::Answer { call, waiting, .. } => {
-                (call, waiting, |wake| matches!(wake, Wake::Answer { .. }))
+                (call, waiting, |wake| matches!(wake, Wake::Answer { .. } | Wake::Parent { .. }))
             }
             OpKind::Wake { call, waiting } => (call, waiting, |wake| {
                 matches!(wake, Wake::Agent { .. } | Wake::Job(_) | Wake::At(_))

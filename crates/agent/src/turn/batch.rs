@@ -20,7 +20,7 @@ use crate::driver::panic_text;
 use crate::entry::CallStatus;
 use crate::journal::JournalError;
 use crate::tool::{
-    Access, CallScope, Deadline, RunTool, ScopeMessage, ToolContext, ToolError, ToolOutput,
+    Access, CallScope, Deadline, Rest, RunTool, ScopeMessage, ToolContext, ToolError, ToolOutput,
 };
 
 use super::admission::{Admitted, Kept};
@@ -84,6 +84,8 @@ pub(super) struct Landed {
     pub(super) records: Vec<(Arc<str>, RawJson)>,
     pub(super) ran: Duration,
     pub(super) children: Children,
+    /// What goes on behind it.
+    pub(super) rest: Option<Rest>,
 }
 
 /// How a call landed.
@@ -158,7 +160,12 @@ impl Batch {
             // Within the caught future, so that a tool that panics before its first wait is caught.
             let work = AssertUnwindSafe(async move { run(cx).await });
             let result = work.catch_unwind().await;
-            if !matches!(result, Ok(Ok(ToolOutput::Waiting(_)))) {
+            let lives_on = match &result {
+                Ok(Ok(ToolOutput::Waiting(_))) => true,
+                Ok(Ok(ToolOutput::Content(_))) => its_scope.has_rest(),
+                Ok(Ok(ToolOutput::Concluded { .. }) | Err(_)) | Err(_) => false,
+            };
+            if !lives_on {
                 its_children.close().await;
             }
             let records = its_scope.close();
@@ -248,7 +255,7 @@ impl Batch {
             let unheard = running.scope.hear_all();
             let result = Landing::Stopped(status, None);
             let children = running.children;
-            return Some(Landed { call, result, unheard, records, ran, children });
+            return Some(Landed { call, result, unheard, records, ran, children, rest: None });
         };
         let result = match (result, stopped) {
             (Err(panic), _) => Landing::Panicked(panic),
@@ -259,8 +266,9 @@ impl Batch {
             (Ok(Ok(ToolOutput::Waiting(_))), Some(status)) => Landing::Stopped(status, None),
             (Ok(result), _) => Landing::Returned(result),
         };
-        let (unheard, children) = (running.scope.hear_all(), running.children);
-        Some(Landed { call, result, unheard, records, ran, children })
+        let (unheard, rest) = (running.scope.hear_all(), running.scope.take_rest());
+        let children = running.children;
+        Some(Landed { call, result, unheard, records, ran, children, rest })
     }
 
     /// Returns when somebody's time or patience is up.

@@ -7,7 +7,7 @@ use bowline_llm::{
     Media, Message, MessageRef, Messages, Part, Stored, StoredKind, ToolResult, UserMessage,
 };
 
-use crate::entry::{Act, Acted, EntryKind};
+use crate::entry::{Act, Acted, BackgroundEnded, EntryKind};
 use crate::journal::{Blobs, JournalError};
 use crate::op::{Input, OpKind};
 
@@ -50,6 +50,13 @@ pub(super) async fn put_aside(
         EntryKind::CallEnded(mut ended) if ended.content.iter().any(is_large) => {
             ended.content = store(&ended.content, blobs).await?.into();
             EntryKind::CallEnded(ended)
+        }
+        EntryKind::BackgroundEnded(BackgroundEnded { call, message: Some(message) })
+            if message.content.iter().any(is_large) =>
+        {
+            let content = store(&message.content, blobs).await?;
+            let message = Some(Arc::new(UserMessage { content }));
+            EntryKind::BackgroundEnded(BackgroundEnded { call, message })
         }
         kind => kind,
     })

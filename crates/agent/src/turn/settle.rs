@@ -11,15 +11,7 @@ impl Turn {
     /// Says what was steered and queued, if no call is open.
     pub(super) async fn deliver(&mut self) -> Result<(), Halt> {
         let Some(run) = self.conversation.run() else { return Ok(()) };
-        if run.is_ending() || run.pending.is_empty() || self.conversation.has_open_calls() {
-            return Ok(());
-        }
-        // What an effect has asked about must still be what it cuts when it gets the answer.
-        if !run.asked.is_empty() {
-            return Ok(());
-        }
-        // A run that has failed is not to be talked on: what waits stays undelivered.
-        if self.has_failed() {
+        if run.pending.is_empty() || !self.can_be_said() {
             return Ok(());
         }
         // What was steered comes first, then what was queued, each in its order.
@@ -28,6 +20,17 @@ impl Turn {
         let pinned = run.pending.iter().filter_map(|op| said(op, Via::Pin));
         let kinds = steered.chain(queued).chain(pinned).collect();
         self.commit(kinds).await
+    }
+
+    /// Tells whether something can be said to the model now, if a run is open.
+    pub(super) fn can_be_said(&self) -> bool {
+        let Some(run) = self.conversation.run() else { return false };
+        // What an effect has asked about must still be what it cuts when it gets the answer. And a run
+        // that has failed is not to be talked on: what waits stays undelivered.
+        !run.is_ending()
+            && !self.conversation.has_open_calls()
+            && run.asked.is_empty()
+            && !self.has_failed()
     }
 
     /// Tells whether the last reply is no answer and calls nothing.
@@ -59,6 +62,9 @@ impl Turn {
             let pending = self.conversation.run().into_iter().flat_map(|run| &run.pending);
             if let Some(follow_up) = pending.filter_map(|op| said(op, Via::FollowUp)).next() {
                 return self.commit(vec![follow_up]).await;
+            }
+            if self.awaits_background() {
+                return self.wait_for_background().await;
             }
             // Where nothing was asked there is no answer to judge, and no work to go back to.
             if self.conversation.run().is_some_and(|run| !run.is_prompted) {
@@ -103,6 +109,8 @@ impl Turn {
         ending: Ending,
         mut kinds: Vec<EntryKind>,
     ) -> Result<(), Halt> {
+        let stopped = self.end_background().await?;
+        kinds.extend(stopped);
         let Some(run) = self.conversation.run() else { return Ok(()) };
         let denied = kinds.iter().filter_map(|kind| match kind {
             EntryKind::CallEnded(ended) if ended.status == crate::entry::CallStatus::Denied => {

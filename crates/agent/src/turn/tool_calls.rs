@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 
 use futures::FutureExt;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use bowline_llm::{CallId, Part};
@@ -16,7 +17,7 @@ use crate::event::{EventBody, Phase};
 use crate::hub::Live;
 use crate::limits::LimitKind;
 use crate::tool::{
-    CallScope, Concluded, Piece, Prepared, ScopeMessage, ToolContext, ToolError, ToolOutput,
+    CallScope, Concluded, Piece, Prepared, ScopeMessage, ToolContext, ToolError, ToolOutput, Waked,
 };
 
 use super::admission::{Admitted, Desk, Ready, Reviewer, Round};
@@ -254,11 +255,22 @@ impl Turn {
     fn put_in_flight(&mut self, batch: &mut Batch, ready: Ready) {
         let Ready { call, prepared, wake } = ready;
         let Prepared { access, deadline, run, .. } = prepared;
+        let (cx, scope) = self.tool_context(&call, wake, batch.voice());
+        batch.start(Start { call, access, deadline, run, cx, scope });
+    }
+
+    /// Makes what the tool of a call gets to see.
+    pub(super) fn tool_context(
+        &mut self,
+        call: &CallId,
+        wake: Option<Waked>,
+        speaks: mpsc::UnboundedSender<CallId>,
+    ) -> (ToolContext, Arc<CallScope>) {
         let (records, redaction) =
             (self.conversation.records().clone(), self.agent.redaction.clone());
-        let scope = Arc::new(CallScope::new(call.clone(), batch.voice(), records, redaction));
+        let scope = Arc::new(CallScope::new(call.clone(), speaks, records, redaction));
         // A call that waited has its sub-agents still.
-        let children = self.waiting.remove(&call).unwrap_or_else(|| {
+        let children = self.waiting.remove(call).unwrap_or_else(|| {
             let (session, meta) = (Arc::clone(&self.session), Arc::clone(&self.meta));
             // What the parent must answer with is nothing to a sub-agent like it.
             let like = Agent { output_schema: None, tells_with: None, ..self.agent.clone() };
@@ -286,12 +298,12 @@ impl Turn {
             scope: Arc::clone(&scope),
             log: Some(Arc::downgrade(&self.log)),
         };
-        batch.start(Start { call, access, deadline, run, cx, scope });
+        (cx, scope)
     }
 
     /// Commits that a call has ended, or waits, with what its tool recorded.
     async fn land(&mut self, landed: Landed, active: std::time::Duration) -> Result<(), Halt> {
-        let Landed { call, result, unheard, records, ran, children } = landed;
+        let Landed { call, result, unheard, records, ran, children, rest } = landed;
         for message in unheard {
             self.heard(call.clone(), message).await?;
         }
@@ -330,12 +342,21 @@ impl Turn {
                 (CallStatus::Error, text(message))
             }
         };
-        children.close().await;
-        // One that an earlier process had made may not have been made again.
-        self.end_orphans(&call).await?;
-        let ended = self.fit(call, status, content, ran).await?;
-        kinds.push(EntryKind::CallEnded(CallEnded { fatal, conclusion: concluded, ..ended }));
-        self.commit_after(kinds, Some(active)).await
+        let rest = rest.filter(|_| status == CallStatus::Ok && concluded.is_none());
+        let behind = rest.as_ref().map(|rest| rest.behind);
+        if rest.is_none() {
+            children.close().await;
+            // One that an earlier process had made may not have been made again.
+            self.end_orphans(&call).await?;
+        }
+        let ended = self.fit(call.clone(), status, content, ran).await?;
+        let ended = CallEnded { fatal, conclusion: concluded, behind, ..ended };
+        kinds.push(EntryKind::CallEnded(ended));
+        let done = self.commit_after(kinds, Some(active)).await;
+        if let Some(rest) = rest {
+            self.go_on_behind(call, rest, children);
+        }
+        done
     }
 
     /// Cuts a result to what the model gets to see, and keeps the whole beside the log.
@@ -362,6 +383,7 @@ impl Turn {
             full,
             fatal: false,
             conclusion: None,
+            behind: None,
         })
     }
 

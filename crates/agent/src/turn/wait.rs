@@ -26,8 +26,9 @@ impl Turn {
             return self.give_up().await;
         }
         self.enter(Phase::Waiting);
-        // Time that only a person can end is not the agent's.
-        let counts = wakes.iter().all(|(_, wake)| !asks(wake));
+        // Time that only somebody else can end is not the agent's.
+        let counts =
+            wakes.iter().all(|(_, wake)| !asks(wake) && !matches!(wake, Wake::Parent { .. }));
         let deadline = if counts { self.deadline() } else { None };
         let began = Instant::now();
         let mut happened = self.happens(wakes.clone());
@@ -73,7 +74,10 @@ impl Turn {
                         .boxed(),
                     )
                 }
-                Wake::Decision { .. } | Wake::Answer { .. } | Wake::Job(_) => None,
+                Wake::Decision { .. }
+                | Wake::Answer { .. }
+                | Wake::Parent { .. }
+                | Wake::Job(_) => None,
             })
             .collect();
         if waits.is_empty() {

@@ -22,6 +22,8 @@ struct Known {
     batch: Vec<CallId>,
     started_calls: HashSet<CallId>,
     ended_calls: HashSet<CallId>,
+    // Those whose work goes on.
+    behind: HashSet<CallId>,
     queued: Vec<OpId>,
     delivered: HashSet<OpId>,
     usage: Usage,
@@ -79,7 +81,8 @@ pub(crate) fn check(events: &[Arc<Event>], external: Usage) {
             assert!(!is_over, "after agent_end at {at}");
             let above = &runs[&(*parent, latest[parent])];
             assert!(above.started_calls.contains(call), "before the call at {at}");
-            assert!(!above.ended_calls.contains(call), "after the call at {at}");
+            let is_behind = above.behind.contains(call);
+            assert!(is_behind || !above.ended_calls.contains(call), "after the call at {at}");
         }
         let Some(run) = event.run else { continue };
         let known = runs.entry((agent, run)).or_default();
@@ -136,12 +139,13 @@ pub(crate) fn check(events: &[Arc<Event>], external: Usage) {
                 assert!(known.started_calls.contains(&call) || joins, "I3 at {at}");
                 assert!(!known.ended_calls.contains(&call), "I3 at {at}");
             }
-            EventBody::ToolEnd { .. } => {
+            EventBody::ToolEnd { behind, .. } => {
                 let call = call_of(event);
                 assert!(known.batch.contains(&call) || joins, "I3: not called at {at}");
+                known.behind.extend(behind.map(|_| call.clone()));
                 for (parent, by, is_over) in children.values() {
                     assert!(
-                        *parent != agent || *by != call || *is_over,
+                        *parent != agent || *by != call || *is_over || behind.is_some(),
                         "I4: a child lives at {at}"
                     );
                 }
@@ -160,6 +164,10 @@ pub(crate) fn check(events: &[Arc<Event>], external: Usage) {
             }
             EventBody::RunEnd(end) => {
                 known.ended = true;
+                for (parent, by, is_over) in children.values() {
+                    let lives = *parent == agent && known.behind.contains(by) && !is_over;
+                    assert!(!lives, "a child lives behind {by} at {at}");
+                }
                 assert!(!known.in_turn, "I2: a turn is open at {at}");
                 for call in &known.batch {
                     assert!(known.ended_calls.contains(call), "I3: {call} is open at {at}");

@@ -10,6 +10,7 @@
 )]
 
 mod answers;
+mod behind;
 mod busy;
 mod canceling;
 mod children;

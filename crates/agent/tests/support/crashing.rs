@@ -135,7 +135,7 @@ impl World {
                 Wake::Job(_) => {
                     self.post(&name, to, OpKind::Wake { call, waiting });
                 }
-                Wake::Agent { .. } | Wake::At(_) => {}
+                Wake::Parent { .. } | Wake::Agent { .. } | Wake::At(_) => {}
             }
         }
     }

@@ -382,6 +382,18 @@ fn jobs() -> Vec<(&'static str, Scenario)> {
             },
         ),
         (
+            "work behind a call",
+            Scenario {
+                prompts: one,
+                scripts: parent(vec![
+                    calls(&[("a", "behind", "child"), ("b", "read", "x")]),
+                    says("meanwhile"),
+                    says("done"),
+                ]),
+                build: with_children,
+            },
+        ),
+        (
             "a tool that ends the run",
             Scenario {
                 prompts: &["one", "two"],

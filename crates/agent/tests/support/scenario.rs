@@ -447,7 +447,13 @@ fn calls_ran_as_declared(cut: &World) {
                 EntryKind::Decided(decided) => &decided.call,
                 EntryKind::Answered(answered) => &answered.call,
                 EntryKind::Woken(woken) => &woken.call,
+                // Its tool runs again as long as its work goes on.
+                EntryKind::CallEnded(ended) if ended.behind.is_some() => continue,
                 EntryKind::CallEnded(ended) => &ended.call,
+                EntryKind::BackgroundEnded(ended) => {
+                    states.insert((entry.agent, ended.call.clone()), "call_ended");
+                    continue;
+                }
                 _ => continue,
             };
             states.insert((entry.agent, call.clone()), entry.kind.name());

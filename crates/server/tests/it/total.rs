@@ -171,7 +171,7 @@ fn of_calls() -> impl Strategy<Value = EventBody> {
         texts().prop_map(|text| EventBody::ToolOutput { text, omitted: 3 }),
         (tools(), statuses(), texts()).prop_map(|(name, status, text)| {
             let content = Arc::new([Part::Text(text)]);
-            EventBody::ToolEnd { name, status, ms: None, content, truncated: false }
+            EventBody::ToolEnd { name, status, ms: None, content, truncated: false, behind: None }
         }),
         texts().prop_map(move |question| EventBody::PermissionRequest { question, waiting }),
         tools().prop_map(|tool| {

@@ -4,13 +4,13 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bowline_agent::children::Beginning;
-use bowline_agent::entry::Wake;
+use bowline_agent::entry::{Behind, Wake};
 use bowline_agent::gate::{Gate, Review, Verdict};
 use bowline_agent::op::OpKind;
 use bowline_agent::tool::{Access, Recovery, ToolContext, ToolError, ToolOutput, Toolbox, tool_fn};
 use bowline_agent::{Agent, Child, SessionHandle};
-use bowline_llm::Usage;
 use bowline_llm::scripted::Reply;
+use bowline_llm::{Message, Usage};
 
 use crate::support::crashing::World;
 
@@ -142,6 +142,16 @@ pub(crate) async fn ask(child: &SessionHandle, prompt: &str) -> Result<String, T
     outcome.map(|outcome| outcome.text()).map_err(|error| ToolError::failed(error.to_string()))
 }
 
+/// Tells whether the root was asked with the results of its calls.
+fn has_seen_results(world: &World) -> bool {
+    let requests = world.requests.lock().unwrap();
+    let root = World::session().root().to_string();
+    requests.iter().any(|(_, request)| {
+        let is_root = request.cache_key.as_deref() == Some(&root);
+        is_root && request.messages.iter().any(|message| matches!(**message, Message::Results(_)))
+    })
+}
+
 /// Returns the tools with those that work through other agents.
 pub(crate) fn delegating(world: &Arc<World>) -> Toolbox {
     let mut all = tools(world);
@@ -182,6 +192,19 @@ pub(crate) fn delegating(world: &Arc<World>) -> Toolbox {
         let child = child(&cx, &args.text, None, tools(&world)).await?;
         tokio::time::sleep(std::time::Duration::from_secs(5)).await;
         Ok(ask(&child, "one").await?.into())
+    });
+    tool(&mut all, world, ("behind", shared(), Recovery::Reattach), |args, cx, world| async move {
+        let child = child(&cx, &args.text, None, tools(&world)).await?;
+        cx.leave_behind(Behind::Awaited, async move {
+            // What it comes to is said after the reply that follows the call, whoever is faster.
+            while !has_seen_results(&world) {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+            let first = ask(&child, "one").await.ok()?;
+            let second = ask(&child, "two").await.ok()?;
+            Some(format!("{first}, {second}").into())
+        });
+        Ok("begun".into())
     });
     tool(&mut all, world, ("forked", shared(), Recovery::Reattach), |_, cx, world| async move {
         let parent = cx.children.parent().unwrap();
