@@ -18,8 +18,9 @@ pub use plan_execute::{PlanExecute, Replan, read_plan};
 ///
 /// It is a pure function of the conversation: asked twice, it answers twice the same, in any
 /// process. It cannot corrupt a history: while calls are open the loop does [`open_calls`] and does
-/// not ask, an open run in which there is nothing to do settles, and limits, cancelling and what
-/// users say are the loop's affair.
+/// not ask, an open run in which there is nothing to do settles, a model that has answered is not
+/// asked for more before somebody has said something, and limits, cancelling and what users say are
+/// the loop's affair.
 ///
 /// `docs/orchestrators.md` has a complete one.
 pub trait Orchestrator: Send + Sync {
@@ -35,8 +36,9 @@ pub trait Orchestrator: Send + Sync {
 /// What to do next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NextStep {
-    /// Ask the model, as [`Purpose::Turn`] unless it is for a plan or to go on: the other purposes are
-    /// the loop's own.
+    /// Ask the model, as [`Purpose::Turn`] unless it is for a plan: the other purposes are the loop's
+    /// own. An answer that was cut goes on, and behind one that is whole this is as good as `Settle`:
+    /// there is nothing to be answered. A plan can be asked for there too.
     CallModel(Purpose),
     /// Make this the plan that counts. It says nothing to the model.
     Plan(Plan),

@@ -32,7 +32,9 @@ use bowline_llm::CallId;
 
 use crate::agent::Agent;
 use crate::children::{Children, Work};
-use crate::conversation::{self, CallState, Conversation, OpenRun, Repair, hash_text, hash_tools};
+use crate::conversation::{
+    self, CallState, Conversation, Last, OpenRun, Repair, hash_text, hash_tools,
+};
 use crate::entry::{
     Created, Entry, EntryKind, LimitHit, Recorded, RunStarted, SystemChanged, Tools, ToolsChanged,
     UserSaid, Via,
@@ -266,8 +268,15 @@ impl Turn {
         let began_with = began_with.and_then(orchestrator::named);
         let has_step = run.planning.course.as_ref().is_some_and(|course| course.next().is_some());
         match began_with.as_ref().unwrap_or(own).next(&self.conversation) {
-            NextStep::CallModel(purpose @ (Purpose::Plan | Purpose::Continue)) => {
-                NextStep::CallModel(purpose)
+            NextStep::CallModel(Purpose::Plan) => NextStep::CallModel(Purpose::Plan),
+            // What was cut goes on.
+            NextStep::CallModel(_) if self.conversation.last() == Last::Cut => {
+                NextStep::CallModel(Purpose::Continue)
+            }
+            // A request that ends with what the model has said is refused by providers: where it
+            // has said all it had to say, that is what the run ends with.
+            NextStep::CallModel(_) if self.conversation.view().ends_with_reply() => {
+                NextStep::Settle
             }
             // The others have their time, which the loop knows.
             NextStep::CallModel(_) => NextStep::CallModel(Purpose::Turn),

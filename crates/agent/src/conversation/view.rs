@@ -153,6 +153,11 @@ impl View {
         self.messages.len().checked_sub(1).is_some_and(|last| self.calls(last))
     }
 
+    /// Tells whether the last message is the model's.
+    pub(crate) fn ends_with_reply(&self) -> bool {
+        self.places.last().is_some_and(|place| place.whose == Whose::Model)
+    }
+
     /// Returns the places of messages that have parts which are kept elsewhere.
     pub(super) fn stored(&self) -> &[usize] {
         &self.stored

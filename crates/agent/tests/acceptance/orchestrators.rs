@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_agent::conversation::Conversation;
-use bowline_agent::entry::Wake;
+use bowline_agent::entry::{Ending, Wake};
 use bowline_agent::orchestrator::{NextStep, Orchestrator, Purpose, React};
 use bowline_agent::tool::{ToolContext, ToolOutput};
 use bowline_llm::scripted::Reply;
+use bowline_llm::{StopReason, StreamEvent};
 use pretty_assertions::assert_eq;
 
-use crate::support::{echo, stage, tool};
+use crate::support::{Stage, echo, hear, stage, tool};
 
 /// Says one thing while calls are open, and another when the model has answered.
 struct Stubborn(NextStep, NextStep);
@@ -22,6 +23,57 @@ impl Orchestrator for Stubborn {
             NextStep::Settle => self.1.clone(),
             step => step,
         }
+    }
+}
+
+/// Wants the model asked whatever has happened.
+struct Greedy(Purpose);
+
+impl Orchestrator for Greedy {
+    fn next(&self, _: &Conversation) -> NextStep {
+        NextStep::CallModel(self.0)
+    }
+}
+
+fn greedy(purpose: Purpose, replies: impl IntoIterator<Item = Reply>) -> Stage {
+    let stage = stage(replies).with(echo());
+    stage.change(|agent| agent.orchestrator = Arc::new(Greedy(purpose)))
+}
+
+const ASKED: [Purpose; 5] =
+    [Purpose::Turn, Purpose::WrapUp, Purpose::Compact, Purpose::Continue, Purpose::Repair];
+
+/// Providers refuse a request that ends with what the model itself has said.
+#[tokio::test]
+async fn a_model_that_has_answered_is_not_asked_for_more() {
+    for purpose in ASKED {
+        let stage = greedy(purpose, [Reply::call("echo", "{}"), Reply::text("done")]);
+        let handle = stage.start();
+        assert_eq!(hear(handle.prompt("go")).await.text(), "done", "{purpose:?}");
+        assert_eq!(stage.model.requests().len(), 2, "{purpose:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_was_cut_goes_on_whatever_an_orchestrator_calls_it() {
+    for purpose in ASKED {
+        let cut = Reply::text("one, ").with_stop(StopReason::MaxTokens);
+        let stage = greedy(purpose, [cut, Reply::text("two")]);
+        assert_eq!(stage.play().await.text(), "one, two", "{purpose:?}");
+        let asked = stage.asked();
+        assert!(asked[1].last().unwrap().starts_with("user "), "{purpose:?}: {asked:#?}");
+    }
+}
+
+/// What had come of a reply that broke off stands in the conversation as the model's.
+#[tokio::test]
+async fn a_reply_that_broke_off_ends_the_run_whatever_an_orchestrator_says() {
+    for purpose in ASKED {
+        let half = StreamEvent::TextDelta("half".to_owned());
+        let stage = greedy(purpose, [Reply::breaks_off().with_deltas([half])]);
+        let told = stage.play().await;
+        assert!(matches!(told.ending(), Ending::Failed(_)), "{purpose:?}: {:?}", told.ending());
+        assert_eq!(stage.model.requests().len(), 1, "{purpose:?}");
     }
 }
 

@@ -313,6 +313,8 @@ pub(crate) fn check_view(request: &Request) {
         }
     }
     assert_eq!(due, None, "calls without results");
+    let last = request.messages.last().map(|message| &**message);
+    assert!(!matches!(last, Some(Message::Assistant(_))), "a reply that nothing was said to");
 }
 
 /// Whether a call may have come to nothing because of a crash: it was unknown what became of it, or
