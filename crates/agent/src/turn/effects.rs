@@ -382,7 +382,9 @@ impl Turn {
         mut op: Option<OpId>,
     ) -> Vec<EntryKind> {
         let mut kinds = Vec::with_capacity(acts.len());
-        let mut stops = self.conversation.run().is_some_and(OpenRun::is_ending);
+        // What fails ends the run by itself.
+        let mut stops = acts.iter().any(|act| matches!(act, Act::Fail(_)))
+            || self.conversation.run().is_some_and(OpenRun::is_ending);
         let asides = self.conversation.run().map_or(0, |run| run.asides);
         let mut view = self.conversation.view().clone();
         // What goes on, or is asked for again, is one with what comes next.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use bowline_agent::effect::{
     Act, Class, DynEffect, Effect, EffectError, Inject, Step, ToolScope, effect_fn,
 };
-use bowline_agent::entry::{Ending, Phase};
+use bowline_agent::entry::{Ending, Phase, RunError, RunErrorKind};
+use bowline_agent::event::EventBody;
 use bowline_agent::id::SessionId;
 use bowline_agent::journal::Store as _;
 use bowline_agent::limits::LimitKind;
@@ -19,7 +20,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use pretty_assertions::assert_eq;
 
 use super::{acts, call, done, said, then_done, with, with_all};
-use crate::support::{Shelf, hear, op};
+use crate::support::{Shelf, hear, lines, op};
 
 fn once(phase: Phase, act: Act) -> impl bowline_agent::effect::Effect {
     effect_fn("once", move |step: &Step| {
@@ -53,6 +54,28 @@ async fn a_stop_about_a_reply_with_calls_skips_them() {
     let told = stage.play().await;
     assert_eq!(told.ending(), Ending::Limit(LimitKind::Stall));
     assert_eq!(told.ends(), ["tool_end(call_1, skipped)"]);
+}
+
+/// A run has one end: an effect that stops it and fails in one go has failed.
+#[tokio::test]
+async fn a_failure_beside_a_stop_hits_no_limit() {
+    let error = RunError { kind: RunErrorKind::Effect, message: "no".to_owned() };
+    let (stop, fail) = (Act::Stop { limit: LimitKind::Stall }, Act::Fail(error.clone()));
+    for acts_at_once in [[stop.clone(), fail.clone()], [fail, stop]] {
+        for phase in [Phase::Before, Phase::After] {
+            let acts_at_once = acts_at_once.clone();
+            let both = effect_fn("both", move |step: &Step| {
+                let is_due = step.phase == phase && step.turn == 1;
+                Ok(if is_due { acts_at_once.to_vec() } else { Vec::new() })
+            });
+            let stage = with(both, then_done([call("echo", "1"), call("echo", "2")]));
+            let told = stage.play().await;
+            assert_eq!(told.ending(), Ending::Failed(error.clone()));
+            let hits = |body: &EventBody| matches!(body, EventBody::LimitHit { .. });
+            assert_eq!(lines(&told.events, hits), Vec::<String>::new());
+            assert_eq!(stage.model.requests().len(), 1);
+        }
+    }
 }
 
 #[tokio::test]
