@@ -1,14 +1,12 @@
 //! Sub-agents: made inside a tool call, and gone with it.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use bowline_agent::children::{AgentCreator, Beginning, Child, Children};
+use bowline_agent::children::{AgentCreator, Beginning, Child};
 use bowline_agent::entry::Ending;
 use bowline_agent::event::{EventBody, Phase};
-use bowline_agent::op::CancelReason;
 use bowline_agent::tool::{FunctionTool, ToolContext, ToolError, ToolOutput, Toolbox};
-use bowline_agent::{Agent, AgentError, SessionHandle};
+use bowline_agent::{Agent, AgentError};
 use bowline_llm::ScriptedModel;
 use bowline_llm::scripted::{Gate, Reply};
 use futures::StreamExt;
@@ -17,8 +15,12 @@ use pretty_assertions::assert_eq;
 
 use crate::support::{
     Checked, Latch, Stage, Text, Told, conversation, echo, hear, hear_with, held, like, lines,
-    log_of, project, stage, tool, usage,
+    log_of, stage, tool, usage,
 };
+
+mod effects;
+mod ending;
+mod forks;
 
 type Boxed = BoxFuture<'static, Result<ToolOutput, ToolError>>;
 
@@ -325,220 +327,12 @@ async fn one_function_works_as_a_root_and_as_a_sub_agent() {
     assert_eq!(systems, ["SHOUT".into(), "SHOUT".into()]);
 }
 
-// F040
-#[tokio::test(start_paused = true)]
-async fn a_tool_that_returns_ends_its_sub_agents_first() {
-    let gate = Gate::default();
-    let stage = stage([Reply::call("leaves", "{}"), Reply::text("done")]);
-    let (_, agent) = like(&stage.agent, "child", [Reply::text("late").held_by(&gate)]);
-    let kept: Arc<Mutex<Option<SessionHandle>>> = Arc::default();
-    let slot = Arc::clone(&kept);
-    let stage = stage.with(tool("leaves", move |_, cx: ToolContext| {
-        let (child, gate, slot) = (child(&agent), gate.clone(), Arc::clone(&slot));
-        async move {
-            let child = cx.children.create(child).await.unwrap();
-            drop(child.prompt("work"));
-            gate.reached().await;
-            *slot.lock().unwrap() = Some(child);
-            Ok("left".into())
-        }
-    }));
-    let told = stage.play().await;
-    assert_eq!(
-        brief(&told)[6..12],
-        [
-            "child-1: run_start",
-            "child-1: turn_start",
-            "child-1: turn_end(canceled)",
-            "child-1: run_end(canceled by parent)",
-            "child-1: agent_end(canceled)",
-            "tool_end(call_1, ok)",
-        ]
-    );
-    // F043: its handle is of no use any more.
-    let late = kept.lock().unwrap().take().unwrap();
-    assert_eq!(late.status(), Phase::Idle);
-    let told = hear(late.prompt("more")).await;
-    let why = "the sub-agent's scope is closed: the tool call that made it has ended";
-    assert_eq!(told.lines(), [format!("rejected({why})")]);
-    assert!(matches!(told.outcome, Err(AgentError::ScopeClosed)));
-    assert!(matches!(late.queue("x").await, Err(AgentError::ScopeClosed)));
-}
-
-// F041
-#[tokio::test]
-async fn no_sub_agent_is_made_after_the_call() {
-    let kept: Arc<Mutex<Option<Children>>> = Arc::default();
-    let slot = Arc::clone(&kept);
-    let stage = stage([Reply::call("leaks", "{}"), Reply::text("done")]);
-    let stage = stage.with(tool("leaks", move |_, cx: ToolContext| {
-        *slot.lock().unwrap() = Some(cx.children);
-        async { Ok("".into()) }
-    }));
-    let agent = stage.agent.clone();
-    stage.play().await;
-    let children = kept.lock().unwrap().take().unwrap();
-    assert!(matches!(children.create(child(&agent)).await, Err(AgentError::ScopeClosed)));
-    let new = children.new_with_default_model("x", Toolbox::default()).await;
-    assert!(matches!(new, Err(AgentError::ScopeClosed)));
-}
-
 // F034: outside of any call there is nobody to make one.
 #[tokio::test]
 async fn no_sub_agent_is_made_outside_of_an_agent() {
     let cx = ToolContext::standalone(Arc::new(bowline_agent::id::SystemSource), None);
     let made = cx.children.new_with_default_model("x", Toolbox::default()).await;
     assert!(matches!(made, Err(AgentError::ScopeClosed)));
-}
-
-#[tokio::test(start_paused = true)]
-async fn canceling_a_parent_cancels_and_joins_its_sub_agents_at_once() {
-    let gate = Gate::default();
-    let (stage, _) = family([Reply::text("late").held_by(&gate)]);
-    let handle = stage.start();
-    let run = handle.prompt("go");
-    gate.reached().await;
-    let began = tokio::time::Instant::now();
-    handle.cancel();
-    let told = hear(run).await;
-    assert_eq!(
-        brief(&told)[7..],
-        [
-            "child-1: turn_start",
-            "child-1: turn_end(canceled)",
-            "child-1: run_end(canceled by parent)",
-            "child-1: agent_end(canceled)",
-            "tool_end(call_1, ok)",
-            "run_end(canceled by user)",
-        ]
-    );
-    assert_eq!(began.elapsed(), Duration::ZERO);
-}
-
-#[tokio::test]
-async fn a_sub_agents_failure_is_its_callers_to_judge() {
-    let panics = tool("panics", |_, _| async { panic!("boom") });
-    let stage = stage([Reply::call("ask", "{}"), Reply::text("done")]);
-    let script = [Reply::call("panics", "{}"), Reply::text("survived")];
-    let (_, mut agent) = like(&stage.agent, "child", script);
-    agent.tools.add(Arc::new(panics)).unwrap();
-    let stage = stage.with(asks("ask", agent));
-    let told = stage.play().await;
-    assert_eq!(told.result("call_1"), "survived");
-    let ends = told.ends();
-    assert_eq!(ends, ["child-1: tool_end(call_1, error)", "tool_end(call_1, ok)"]);
-    assert_eq!(told.text(), "done");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_tool_that_panics_takes_its_sub_agents_down() {
-    let gate = Gate::default();
-    let stage = stage([Reply::call("panics", "{}"), Reply::text("done")]);
-    let (_, agent) = like(&stage.agent, "child", [Reply::text("late").held_by(&gate)]);
-    let stage = stage.with(tool("panics", move |_, cx: ToolContext| {
-        let (child, gate) = (child(&agent), gate.clone());
-        async move {
-            let child = cx.children.create(child).await.unwrap();
-            let _run = child.prompt("work");
-            gate.reached().await;
-            panic!("boom")
-        }
-    }));
-    let told = stage.play().await;
-    assert_eq!(
-        brief(&told)[8..13],
-        [
-            "child-1: turn_end(canceled)",
-            "child-1: run_end(canceled by parent)",
-            "warning(\"the tool panicked: boom\")",
-            "child-1: agent_end(canceled)",
-            "tool_end(call_1, error)",
-        ]
-    );
-    assert_eq!(told.text(), "done");
-}
-
-#[tokio::test]
-async fn a_fork_begins_with_its_parents_conversation() {
-    let stage = stage([
-        Reply::text("Hello.").with_usage(usage(5, 5)),
-        Reply::text("Let me think.").and_call("forks", "{}").and_call("echo", "{}"),
-        Reply::text("done"),
-    ])
-    .with(echo());
-    let (model, agent) = like(
-        &stage.agent,
-        "twin",
-        [Reply::text("I am.").with_usage(usage(7, 7)), Reply::text("still")],
-    );
-    let stage = stage.with(tool("forks", move |_, cx: ToolContext| {
-        let child = Child { beginning: Beginning::Fork, ..child(&agent) };
-        async move {
-            let child = cx.children.create(child).await.unwrap();
-            let first = child.prompt("You are the copy.").await.unwrap();
-            assert_eq!(first.spent.usage, usage(7, 7));
-            let second = child.prompt("Still?").await.unwrap();
-            Ok(format!("{} {}", first.text(), second.text()).into())
-        }
-    }));
-    let handle = stage.start();
-    hear(handle.prompt("hi")).await;
-    let told = hear(handle.prompt("go")).await;
-    assert_eq!(told.result("call_1"), "I am. still");
-    let asked = crate::support::lines_of(model.requests()[0].messages.iter());
-    let skipped = "skipped: this conversation was forked while the call w…";
-    assert_eq!(
-        asked[..4],
-        [
-            "user \"hi\"",
-            "assistant \"Hello.\"",
-            "user \"go\"",
-            "assistant \"Let me think.\" call_1=forks call_2=echo"
-        ]
-    );
-    assert!(
-        asked[4].starts_with("results call_1!=\"skipped: this conversation was forked"),
-        "{skipped} {}",
-        asked[4]
-    );
-    assert_eq!(asked[5], "user \"You are the copy.\"");
-    let announced = lines(&told.events, |body| {
-        matches!(body, EventBody::AgentStart { .. } | EventBody::AgentEnd { .. })
-    });
-    assert_eq!(announced, ["twin-1: agent_start(call_1)", "twin-1: agent_end(done)"]);
-    let spent = told.events.iter().find_map(|event| match &event.body {
-        EventBody::AgentEnd { usage, .. } => Some(*usage),
-        _ => None,
-    });
-    // Copies were paid for where they come from.
-    assert_eq!(spent, Some(usage(7, 7)));
-    assert_eq!(handle.token_usage(), usage(12, 12));
-    let log = log_of(handle.session_id()).await;
-    let late = project(handle.session_id(), &log);
-    assert_eq!(
-        late.iter().filter(|event| matches!(event.body, EventBody::AgentStart { .. })).count(),
-        1
-    );
-}
-
-// A fork that is only told something first has no run of its parent's.
-#[tokio::test]
-async fn a_fork_takes_no_run_over() {
-    let stage = stage([Reply::call("forks", "{}"), Reply::text("done")]);
-    let (model, agent) = like(&stage.agent, "twin", [Reply::text("yes")]);
-    let stage = stage.with(tool("forks", move |_, cx: ToolContext| {
-        let child = Child { beginning: Beginning::Fork, ..child(&agent) };
-        async move {
-            let child = cx.children.create(child).await.unwrap();
-            child.add_user_turn("Know this.").await.unwrap();
-            assert_eq!(child.state().run, None);
-            assert_eq!(child.state().pending_calls, []);
-            Ok(child.prompt("Well?").await.unwrap().text().into())
-        }
-    }));
-    let told = stage.play().await;
-    assert_eq!(told.result("call_1"), "yes");
-    assert_eq!(model.requests().len(), 1);
 }
 
 #[tokio::test]
@@ -571,18 +365,6 @@ async fn an_operation_for_a_sub_agent_reaches_it_through_the_sessions_inbox() {
     assert_eq!(model.requests().len(), 2);
     assert_eq!(conversation(&handle).len(), 4);
     assert_eq!(inbox.take().await.unwrap(), []);
-}
-
-#[tokio::test(start_paused = true)]
-async fn closing_a_session_ends_sub_agents_too() {
-    let gate = Gate::default();
-    let (stage, _) = family([Reply::text("late").held_by(&gate)]);
-    let handle = stage.start();
-    let run = handle.prompt("go");
-    gate.reached().await;
-    let (told, ()) = tokio::join!(hear(run), handle.close());
-    assert_eq!(told.ending(), Ending::Canceled(CancelReason::Shutdown));
-    assert_eq!(told.lines().iter().filter(|line| line.contains("child-1: run_end")).count(), 1);
 }
 
 // Events keep their order when agents really run at the same time.
