@@ -90,7 +90,8 @@ pub struct Children {
 pub struct Child {
     /// What it is made of. Store, source of ids, secrets and whether it is attended are the
     /// parent's, whatever stands here, and the parent's gate is asked before its own. It does not
-    /// take what a feed of its parent has for that.
+    /// take what a feed of its parent has for that. Its effects are those that stand here and none
+    /// besides; one that its parent has too keeps a mind of its own for it.
     pub agent: Agent,
     /// Tells the children of one call apart, so that a call that runs again finds each of them.
     /// `None` counts them in order of creation: then they must not be made concurrently.
@@ -352,7 +353,8 @@ impl Scope {
     }
 }
 
-/// Makes sub-agents of the call.
+/// Makes sub-agents of the call, like its agent: they have its effects, each with a mind of its own,
+/// its gate, transforms and limits, but neither its middleware nor what keeps its runs going.
 #[async_trait::async_trait]
 impl AgentCreator for Children {
     async fn new(
