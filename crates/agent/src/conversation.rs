@@ -3,6 +3,7 @@
 mod context;
 mod customs;
 mod hash;
+mod put_away;
 mod stop;
 mod totals;
 mod view;
@@ -29,6 +30,7 @@ use crate::tool::{Records, Waked};
 use context::Context;
 pub use context::planning::{Course, Planning};
 pub(crate) use hash::{hash_text, hash_tools};
+pub(crate) use put_away::Results;
 pub use totals::Totals;
 pub(crate) use view::size_of_parts;
 pub use view::{Place, Places, View, Whose};
@@ -509,6 +511,11 @@ impl Conversation {
 
     pub(crate) fn tools(&self) -> (&ToolBlock, &str) {
         (&self.context.tools, &self.context.tools_hash)
+    }
+
+    /// Returns the results that were put away and are at hand.
+    pub(crate) fn put_away(&self) -> &Results {
+        &self.context.put_away.results
     }
 
     pub(crate) fn records(&self) -> &Records {

@@ -457,6 +457,11 @@ pub struct CallEnded {
 }
 
 impl CallEnded {
+    /// Returns the whole result, whatever the model got to see of it.
+    pub(crate) fn whole(&self) -> Arc<[Part]> {
+        whole(&self.content, self.full.as_ref())
+    }
+
     /// Makes the end of a call whose tool was not heard: it did not run, or nobody knows how far.
     pub(crate) fn unheard(call: CallId, status: CallStatus, why: &str) -> Self {
         let content = Arc::new([Part::Text(why.to_owned())]);
@@ -471,6 +476,13 @@ impl CallEnded {
             behind: None,
         }
     }
+}
+
+/// Returns the whole of a result, of which the text may be kept elsewhere.
+pub(crate) fn whole(content: &Arc<[Part]>, full: Option<&Stored>) -> Arc<[Part]> {
+    let Some(full) = full else { return Arc::clone(content) };
+    let others = content.iter().filter(|part| part.as_text().is_none()).cloned();
+    std::iter::once(Part::Stored(full.clone())).chain(others).collect()
 }
 
 /// How a call ended.

@@ -23,6 +23,7 @@ use crate::tool::{Records, Waked};
 use planning::Planning;
 
 use super::hash::{hash_text, hash_tools};
+use super::put_away::PutAway;
 use super::stop::Stop;
 use super::view::{View, Whose};
 use super::{Background, Call, CallState, Last, OpenRun, Repair, Waiting};
@@ -39,6 +40,7 @@ pub(super) struct Context {
     pub(super) batch: Vec<Call>,
     pub(super) last: Last,
     pub(super) records: Records,
+    pub(super) put_away: PutAway,
     // Whether the latest reply is whole, and nothing but effects has come of it yet.
     pub(super) is_fresh: bool,
     // What was said while calls were open: it comes after their results.
@@ -463,6 +465,7 @@ impl Context {
         if let Some(run) = &mut self.run {
             run.background.extend(behind);
         }
+        self.put_away.end(ended);
         if let Some(run) = &mut self.run {
             run.planning.end(ended);
             if ended.status == CallStatus::Denied {

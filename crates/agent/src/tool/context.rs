@@ -17,9 +17,10 @@ use tokio_util::sync::CancellationToken;
 use bowline_llm::{CallId, Part, RawJson, Usage, Usd};
 
 use crate::children::Children;
-use crate::entry::{Behind, EntryKind};
+use crate::conversation::Results;
+use crate::entry::{Behind, CallEnded, EntryKind};
 use crate::event::AgentMeta;
-use crate::id::{SessionId, Source};
+use crate::id::{AgentId, SessionId, Source};
 use crate::journal::{JournalError, SessionLog};
 use crate::op::{Decision, Input};
 use crate::redact::Redaction;
@@ -56,6 +57,22 @@ pub struct ToolContext {
     pub(crate) scope: Arc<CallScope>,
     // A clone that outlives the call does not keep the session from being opened again.
     pub(crate) log: Option<Weak<dyn SessionLog>>,
+    // Results for which the log need not be read.
+    pub(crate) put_away: Results,
+}
+
+/// Returns the end of a call from an agent's log. An id is never given twice, not even on a branch
+/// that was left.
+async fn ended(
+    log: &dyn SessionLog,
+    agent: AgentId,
+    call: &CallId,
+) -> Result<Option<CallEnded>, JournalError> {
+    let entries = log.journal(agent).read().await?;
+    Ok(entries.into_iter().find_map(|(_, entry)| match entry.kind {
+        EntryKind::CallEnded(ended) if ended.call == *call => Some(ended),
+        _ => None,
+    }))
 }
 
 /// What calls of a run have concluded.
@@ -135,21 +152,12 @@ impl ToolContext {
     /// [`Blobs::get`](crate::journal::Blobs::get).
     pub async fn result_of(&self, call: &CallId) -> Result<Option<Vec<Part>>, JournalError> {
         let Some(log) = self.log.as_ref().and_then(Weak::upgrade) else { return Ok(None) };
-        let entries = log.journal(self.agent.id).read().await?;
-        // An id is never given twice, not even on a branch that was left.
-        let ended = entries.into_iter().find_map(|(_, entry)| match entry.kind {
-            EntryKind::CallEnded(ended) if ended.call == *call => Some(ended),
-            _ => None,
-        });
-        let Some(ended) = ended else { return Ok(None) };
-        let shown = ended.content.iter().cloned();
-        let parts: Vec<Part> = match ended.full {
-            Some(whole) => {
-                let is_text = |part: &Part| part.as_text().is_some();
-                let others = shown.filter(|part| !is_text(part));
-                std::iter::once(Part::Stored(whole)).chain(others).collect()
-            }
-            None => shown.collect(),
+        let parts = match self.put_away.get(call) {
+            Some(parts) => Arc::clone(parts),
+            None => match ended(&*log, self.agent.id, call).await? {
+                Some(ended) => ended.whole(),
+                None => return Ok(None),
+            },
         };
         Ok(Some(body::fetch(&parts, &*log.blobs()).await?))
     }
@@ -403,6 +411,7 @@ impl ToolContext {
             source,
             scope: Arc::new(CallScope::new(call, speaks, Records::default(), Redaction::default())),
             log: None,
+            put_away: Results::default(),
         }
     }
 }

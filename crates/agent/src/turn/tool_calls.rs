@@ -297,6 +297,7 @@ impl Turn {
             source: Arc::clone(&self.session.source),
             scope: Arc::clone(&scope),
             log: Some(Arc::downgrade(&self.log)),
+            put_away: self.conversation.put_away().clone(),
         };
         (cx, scope)
     }

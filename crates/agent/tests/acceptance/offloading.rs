@@ -1,11 +1,16 @@
 //! `offload`: large old results that the model can have back.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use async_trait::async_trait;
 use bowline_agent::effect::{Compact, Offload, ToolScope};
-use bowline_agent::id::SystemSource;
+use bowline_agent::entry::Entry;
+use bowline_agent::id::{AgentId, SessionId, SystemSource};
+use bowline_agent::journal::{Blobs, Inbox, Journal, JournalError, Pos, Seq, SessionLog, Store};
 use bowline_agent::tool::{Access, ToolContext, ToolError, tool_fn};
-use bowline_agent::{ForkPoint, SessionHandle};
+use bowline_agent::{ForkPoint, Memory, SessionHandle};
 use bowline_llm::scripted::Reply;
 use bowline_llm::{CallId, Message, Request, text_of};
 use pretty_assertions::assert_eq;
@@ -145,6 +150,112 @@ async fn what_lies_beside_the_log_is_recalled_too() {
         assert!(hint.contains("Call recall with id \"big\""), "{hint}");
         assert_eq!(shown(&stage, "back"), first);
     }
+}
+
+/// A session whose agents' logs cannot be read while somebody says so.
+#[derive(Debug, Default)]
+struct Shut {
+    memory: Memory,
+    is_shut: Arc<AtomicBool>,
+}
+
+/// What is inside, behind the same door.
+struct Behind<T: ?Sized>(Arc<T>, Arc<AtomicBool>);
+
+#[async_trait]
+impl Store for Shut {
+    fn create(&self, id: SessionId) -> Arc<dyn SessionLog> {
+        Arc::new(Behind(self.memory.create(id), Arc::clone(&self.is_shut)))
+    }
+
+    async fn open(&self, id: SessionId) -> Result<Arc<dyn SessionLog>, JournalError> {
+        Ok(Arc::new(Behind(self.memory.open(id).await?, Arc::clone(&self.is_shut))))
+    }
+
+    fn inbox(&self, id: SessionId) -> Arc<dyn Inbox> {
+        self.memory.inbox(id)
+    }
+
+    fn blobs(&self, id: SessionId) -> Arc<dyn Blobs> {
+        self.memory.blobs(id)
+    }
+}
+
+#[async_trait]
+impl SessionLog for Behind<dyn SessionLog> {
+    fn journal(&self, agent: AgentId) -> Arc<dyn Journal> {
+        Arc::new(Behind(self.0.journal(agent), Arc::clone(&self.1)))
+    }
+
+    async fn read(&self, from: Pos) -> Result<Vec<(Pos, Entry)>, JournalError> {
+        self.0.read(from).await
+    }
+
+    fn tip(&self) -> (Pos, Option<String>) {
+        self.0.tip()
+    }
+
+    fn inbox(&self) -> Arc<dyn Inbox> {
+        self.0.inbox()
+    }
+
+    fn blobs(&self) -> Arc<dyn Blobs> {
+        self.0.blobs()
+    }
+
+    fn folder(&self) -> Option<PathBuf> {
+        self.0.folder()
+    }
+
+    async fn sync(&self) -> Result<(), JournalError> {
+        self.0.sync().await
+    }
+}
+
+#[async_trait]
+impl Journal for Behind<dyn Journal> {
+    async fn append(&self, after: Seq, entries: &[Entry]) -> Result<Pos, JournalError> {
+        self.0.append(after, entries).await
+    }
+
+    async fn read(&self) -> Result<Vec<(Pos, Entry)>, JournalError> {
+        if self.1.load(Ordering::SeqCst) {
+            return Err(JournalError::NotFound("the whole log".to_owned()));
+        }
+        self.0.read().await
+    }
+}
+
+/// However long the log is, and after a resume too. What was never put away is in the log only.
+#[tokio::test]
+async fn what_was_put_away_is_recalled_without_reading_the_log() {
+    let rest = [
+        Reply::text("done"),
+        recalls("a", "r0"),
+        Reply::text("once"),
+        recalls("b", "r0"),
+        recalls("c", "r7"),
+        Reply::text("twice"),
+    ];
+    let store = Shut::default();
+    let is_shut = Arc::clone(&store.is_shut);
+    let stage = stage(12_000, 8, 3_000, rest.into());
+    let stage = stage.change(|agent| agent.store = Arc::new(store));
+    let handle = stage.start();
+    handle.prompt("go").await.unwrap();
+    assert!(shown(&stage, "r0").contains("Call recall"));
+    is_shut.store(true, Ordering::SeqCst);
+    handle.prompt("more").await.unwrap();
+    assert_eq!(shown(&stage, "a"), content("r0", 3_000));
+    is_shut.store(false, Ordering::SeqCst);
+    let id = handle.session_id();
+    handle.close().await;
+    drop(handle);
+    let handle = stage.agent.resume(id).await.unwrap();
+    is_shut.store(true, Ordering::SeqCst);
+    handle.prompt("more").await.unwrap();
+    assert_eq!(shown(&stage, "b"), content("r0", 3_000));
+    assert!(shown(&stage, "c").contains("cannot read the log"), "{}", shown(&stage, "c"));
 }
 
 /// What says how to get a result back is not shortened away by another effect.

@@ -20,6 +20,7 @@ impl Context {
             // It is said between turns, and is no new question: what was answered stays answered.
             Act::Say { message } => self.append_user(Arc::clone(message), Whose::Loop),
             Act::Rewrite(rewrite) => {
+                self.put_away.rewrite(acted, rewrite, &self.view);
                 self.view = self.view.rewritten(rewrite);
                 self.forgive_overflow();
             }
