@@ -119,7 +119,12 @@ pub struct OpenRun {
 impl OpenRun {
     /// Tells whether nothing is left but to end: it was canceled, hit a limit, or a tool ended it.
     pub fn is_ending(&self) -> bool {
-        self.canceled.is_some() || self.limit.is_some() || self.fatal.is_some()
+        self.is_ending_at_once() || self.limit.is_some()
+    }
+
+    /// Tells whether it ends without a last word.
+    pub(crate) fn is_ending_at_once(&self) -> bool {
+        self.canceled.is_some() || self.fatal.is_some()
     }
 
     /// Tells whether the agent has said that its part is over, and nobody has said anything since.

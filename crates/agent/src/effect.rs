@@ -260,6 +260,12 @@ pub struct Step {
     pub is_overflown: bool,
     /// What somebody asked for who wants the conversation summarised now.
     pub demand: Option<Demand>,
+    /// Whether anything is to be answered in the run. If not, it only changes the conversation, and
+    /// no request follows.
+    pub is_prompted: bool,
+    /// Whether a limit is reached, and the next request is for the last word of the run. Only what
+    /// shortens the conversation is asked then, and no model on the side.
+    pub is_last_word: bool,
     /// The time of day.
     pub now: Timestamp,
 }

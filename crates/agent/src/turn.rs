@@ -253,7 +253,7 @@ impl Turn {
             return NextStep::CallTools;
         }
         let sums_up = run.limit.as_ref().is_some_and(|hit| hit.wrap_up.is_some());
-        if sums_up && !run.wrapped_up && run.canceled.is_none() && run.fatal.is_none() {
+        if sums_up && !run.wrapped_up && !run.is_ending_at_once() {
             NextStep::CallModel(Purpose::WrapUp)
         } else {
             NextStep::Settle

@@ -513,6 +513,8 @@ impl Context {
     fn hit(&mut self, hit: &LimitHit) {
         if let Some(run) = &mut self.run {
             run.limit = Some(hit.clone());
+            // What shortens the conversation is asked once more, for the last word.
+            run.acted.clear();
         }
         if let Some(message) = &hit.wrap_up {
             self.say(Arc::clone(message), Whose::Loop);

@@ -17,7 +17,7 @@ use super::block::{
     Observed, Replaced, middle_out, placeholder, preview_of, results, shorten, stored_text,
 };
 use super::notes::{self, Passage, Previous, Task};
-use super::turns::{kept, last_turn, recent, tokens_of};
+use super::turns::{keep_pins, kept, last_turn, recent, tokens_of, unanswered, unkept_pins};
 use super::{Class, Effect, EffectError, Question, Step, check, share_of};
 
 /// Shortens the conversation when the next request takes a share of the window.
@@ -142,6 +142,18 @@ impl Compact {
     /// Returns what to cut, at the first attempt or more at the second; `None` if there is nothing
     /// worth cutting.
     fn cut(&self, step: &Step, attempt: u32, is_demanded: bool) -> Option<Cut> {
+        let limit = share_of(self.goal(step), 1.0 / self.target.max(0.1));
+        let least = if is_demanded { 1 } else { share_of(limit, LEAST).max(1) };
+        let is_worth_it = |cut: &Cut| tokens_of(&step.view, cut.up_to, &cut.kept) >= least;
+        let gentle = Some(self.passage(step, attempt, is_demanded)).filter(is_worth_it);
+        if gentle.is_some() && attempt == 1 || !self.is_too_long(step) {
+            return gentle;
+        }
+        Some(self.all_that_goes(step, attempt, is_demanded)).filter(is_worth_it).or(gentle)
+    }
+
+    /// Returns what to cut of a conversation that is to be shortened.
+    fn passage(&self, step: &Step, attempt: u32, is_demanded: bool) -> Cut {
         let goal = self.goal(step);
         let limit = share_of(goal, 1.0 / self.target.max(0.1));
         let harder = u64::from(attempt > 1) + 1;
@@ -153,11 +165,27 @@ impl Compact {
             (true, Last::Answer) => step.view.messages().len(),
             (true, _) => last_turn(&step.view),
         };
-        let start = step.view.boundary(start);
-        let kept =
-            kept(&step.view, start, self.keep_user_tokens.min(share_of(limit, USER)) / harder);
-        let least = if is_demanded { 1 } else { share_of(limit, LEAST).max(1) };
-        (tokens_of(&step.view, start, &kept) >= least).then_some(Cut { up_to: start, kept })
+        let up_to = step.view.boundary(start);
+        let said = self.keep_user_tokens.min(share_of(limit, USER)) / harder;
+        Cut { up_to, kept: kept(&step.view, up_to, said) }
+    }
+
+    /// Returns what to cut of a conversation that cannot be sent otherwise: what was said before the
+    /// request at hand goes too although the model has not seen it, and what is pinned as far as
+    /// there is no room for it.
+    fn all_that_goes(&self, step: &Step, attempt: u32, is_demanded: bool) -> Cut {
+        let Cut { up_to, .. } = self.passage(step, attempt, is_demanded);
+        let up_to = unanswered(&step.view, up_to);
+        let goal = self.goal(step);
+        let said = self.keep_user_tokens.min(share_of(goal, USER)) / 2;
+        let mut kept = kept(&step.view, up_to, said);
+        keep_pins(&step.view, &mut kept, goal / 2);
+        Cut { up_to, kept }
+    }
+
+    /// Tells whether the conversation cannot be sent as it is.
+    fn is_too_long(&self, step: &Step) -> bool {
+        step.is_overflown || self.window(step).is_some_and(|window| step.tokens() > window)
     }
 
     /// Returns how results may be shown shorter, but for those behind a place, and how long the next
@@ -263,10 +291,9 @@ impl Effect for Compact {
         }
         let window = self.window(step);
         // What cannot be sent as it is leaves no choice.
-        let is_forced =
-            is_demanded || step.is_overflown || window.is_some_and(|window| step.tokens() > window);
+        let is_forced = is_demanded || self.is_too_long(step);
         let is_hopeless = !is_forced && memory.attempts.is_hopeless(step, window);
-        if is_hopeless || self.cut(step, 1, is_demanded).is_none() {
+        if is_hopeless || step.is_last_word || self.cut(step, 1, is_demanded).is_none() {
             return Ok(self.last_resort(step, memory));
         }
         Ok(vec![Act::Ask { tokens: step.tokens() }])
@@ -318,6 +345,13 @@ impl Effect for Compact {
         }
         let next = Step { view: step.view.rewritten(&rewrite), ..step.clone() };
         let mut acts = vec![Act::Rewrite(rewrite)];
+        let forgotten = unkept_pins(&step.view, cut.up_to, &cut.kept);
+        if forgotten > 0 {
+            acts.push(Act::warn(format!(
+                "what is pinned is too long to be kept: about {forgotten} tokens of it are left in \
+                 the notes only"
+            )));
+        }
         if after >= limit && asked < ATTEMPTS && self.cut(&next, asked + 1, is_demanded).is_some() {
             acts.push(Act::Ask { tokens: after });
         } else {
@@ -337,10 +371,13 @@ fn exhausted(step: &Step, tokens: u64, window: u64) -> Option<Act> {
         "the next request would take about {tokens} of {window} tokens, and nothing more of the \
          conversation can be shortened"
     );
-    let error = RunError { kind: RunErrorKind::ContextExhausted, message };
     // An estimate alone is no reason to end a run.
     let doubt = step.tokens().saturating_sub(step.view.least());
-    (tokens.saturating_sub(doubt) > window).then_some(Act::Fail(error))
+    (tokens.saturating_sub(doubt) > window).then(|| match step.is_prompted {
+        true => Act::Fail(RunError { kind: RunErrorKind::ContextExhausted, message }),
+        // Nothing is asked in this run, so that nothing fails.
+        false => Act::warn(message),
+    })
 }
 
 /// Cuts a result to its beginning and its end. What is kept elsewhere can only be named here.

@@ -121,8 +121,9 @@ impl Effect for SlidingWindow {
         let is_forced = is_demanded || step.is_overflown;
         let zones = self.zones(step, memory);
         let saved = step.tokens().saturating_sub(zones.after);
-        if zones.old == 0 || zones.old + saved < least {
-            let is_worth_it = !is_demanded && zones.old == 0 && saved >= least;
+        let may_ask = zones.old > 0 && !step.is_last_word;
+        if !may_ask || zones.old + saved < least {
+            let is_worth_it = !is_demanded && !may_ask && saved >= least;
             let rewrite = Rewrite { results: zones.trimmed, ..Rewrite::default() };
             return Ok(is_worth_it.then_some(Act::Rewrite(rewrite)).into_iter().collect());
         }

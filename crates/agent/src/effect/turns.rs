@@ -87,26 +87,61 @@ pub(super) fn last_results(view: &View, count: usize) -> usize {
 /// Returns which messages before a place stay as they are: what is pinned, the request at hand, what
 /// the user said first, and of the rest the latest as long as they fit.
 pub(super) fn kept(view: &View, before: usize, tokens: u64) -> Vec<usize> {
-    let is_whose = |whose: Whose| {
-        move |at: &usize| view.places().get(*at).is_some_and(|place| place.whose == whose)
-    };
-    let said: Vec<usize> = (0..before).filter(is_whose(Whose::User)).collect();
-    let mut kept: Vec<usize> = (0..before).filter(is_whose(Whose::Pinned)).collect();
-    let at_hand = (0..view.messages().len()).rfind(is_whose(Whose::User));
+    let is = |wanted: Whose| move |at: &usize| whose(view, *at) == Some(wanted);
+    let said: Vec<usize> = (0..before).filter(is(Whose::User)).collect();
+    let mut kept: Vec<usize> = (0..before).filter(is(Whose::Pinned)).collect();
+    let at_hand = (0..view.messages().len()).rfind(is(Whose::User));
     kept.extend(at_hand.filter(|at| *at < before));
-    let size = |at: usize| view.places().get(at).map_or(0, |place| place.tokens);
     let mut used = 0;
     for at in said.first().into_iter().chain(said.iter().rev()) {
         if kept.contains(at) {
             continue;
         }
-        if used + size(*at) <= tokens {
-            used += size(*at);
+        if used + size(view, *at) <= tokens {
+            used += size(view, *at);
             kept.push(*at);
         }
     }
     kept.sort_unstable();
     kept
+}
+
+/// Returns where the request at hand begins, if nothing but what was said stands between a place and
+/// it, or else the place.
+pub(super) fn unanswered(view: &View, place: usize) -> usize {
+    let is_user = |at: &usize| whose(view, *at) == Some(Whose::User);
+    let Some(at_hand) = (place..view.messages().len()).rfind(is_user) else { return place };
+    let is_said = |at: usize| !matches!(whose(view, at), Some(Whose::Model | Whose::Tools));
+    if (place..at_hand).all(is_said) { at_hand } else { place }
+}
+
+/// Leaves of what is pinned only the latest, as long as it fits.
+pub(super) fn keep_pins(view: &View, kept: &mut Vec<usize>, tokens: u64) {
+    let mut left = tokens;
+    let mut stays = kept.clone();
+    stays.reverse();
+    stays.retain(|at| match whose(view, *at) {
+        Some(Whose::Pinned) => {
+            left.checked_sub(size(view, *at)).inspect(|now| left = *now).is_some()
+        }
+        _ => true,
+    });
+    stays.reverse();
+    *kept = stays;
+}
+
+/// Returns how many tokens of what is pinned before a place are not kept.
+pub(super) fn unkept_pins(view: &View, before: usize, kept: &[usize]) -> u64 {
+    let is_left_out = |at: &usize| whose(view, *at) == Some(Whose::Pinned) && !kept.contains(at);
+    (0..before).filter(is_left_out).map(|at| size(view, at)).sum()
+}
+
+fn whose(view: &View, at: usize) -> Option<Whose> {
+    view.places().get(at).map(|place| place.whose)
+}
+
+fn size(view: &View, at: usize) -> u64 {
+    view.places().get(at).map_or(0, |place| place.tokens)
 }
 
 /// Returns how many tokens a summary takes the place of: those of the messages before a place, but

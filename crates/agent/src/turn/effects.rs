@@ -45,6 +45,8 @@ enum Occasion {
     Request,
     /// It is about to be made, to go on with an answer: nothing may be said in between.
     Continuation,
+    /// It is about to be made, for the last word of a run that has hit a limit.
+    LastWord,
     /// It was too long for the model.
     Overflow,
     /// Somebody wants the conversation summarised.
@@ -149,8 +151,9 @@ impl Turn {
     /// what to do next is asked anew.
     pub(super) async fn act_before(&mut self, purpose: Purpose) -> Result<bool, Halt> {
         match purpose {
-            // What an effect asks, and the last word of a run, are their own affair.
-            Purpose::Compact | Purpose::WrapUp => Ok(false),
+            // What an effect asks is its own affair.
+            Purpose::Compact => Ok(false),
+            Purpose::WrapUp => self.act_on(Occasion::LastWord).await,
             Purpose::Continue => self.act_on(Occasion::Continuation).await,
             Purpose::Turn | Purpose::Repair | Purpose::Plan => self.act_on(Occasion::Request).await,
         }
@@ -192,7 +195,10 @@ impl Turn {
     async fn act_on(&mut self, occasion: Occasion) -> Result<bool, Halt> {
         let (op, demand) = match &occasion {
             Occasion::Demand(op, demand) => (Some(*op), Some(demand.clone())),
-            Occasion::Request | Occasion::Continuation | Occasion::Overflow => (None, None),
+            Occasion::Request
+            | Occasion::Continuation
+            | Occasion::LastWord
+            | Occasion::Overflow => (None, None),
         };
         for at in 0..self.effects.slots.len() {
             let slot = &self.effects.slots[at];
@@ -200,7 +206,9 @@ impl Turn {
             let is_due = !self.has_acted(slot, Phase::Before);
             let is_meant = match occasion {
                 Occasion::Request => is_due,
-                Occasion::Continuation | Occasion::Overflow => is_due && shortens,
+                Occasion::Continuation | Occasion::LastWord | Occasion::Overflow => {
+                    is_due && shortens
+                }
                 Occasion::Demand(..) => shortens,
             };
             if !is_meant {
@@ -209,7 +217,10 @@ impl Turn {
             let Some(step) = self.step(Phase::Before) else { return Ok(false) };
             let step = Step { demand: demand.clone(), ..step };
             let asked = slot.ask(step, None);
-            let Some(acts) = self.consider(at, asked).await? else { return Ok(true) };
+            let Some(mut acts) = self.consider(at, asked).await? else { return Ok(true) };
+            if occasion == Occasion::LastWord {
+                acts = acts.into_iter().map(at_the_limit).collect();
+            }
             if !acts.is_empty() {
                 self.record_acts(at, Phase::Before, acts, op).await?;
                 return Ok(true);
@@ -329,14 +340,17 @@ impl Turn {
         at: usize,
         mut asked: BoxFuture<'static, Result<Vec<Act>, String>>,
     ) -> Result<Option<Vec<Act>>, Halt> {
-        let deadline = self.deadline();
+        let deadline = self.time_for_a_reply();
+        // Who is heard before the last word of a run is heard although it has hit a limit.
+        let is_limited = |run: &OpenRun| run.limit.is_some();
+        let was_limited = self.conversation.run().is_some_and(is_limited);
         let done = loop {
             tokio::select! {
                 biased;
                 done = &mut asked => break done,
                 mail = self.mailbox.next() => self.accept(mail).await?,
                 () = until(deadline) => {
-                    if self.is_settled() {
+                    if was_limited || self.is_settled() {
                         let name = &self.effects.slots[at].name;
                         let why = "the time of the run is up";
                         break Ok(vec![Act::warn(format!("the effect {name} is not heard: {why}"))]);
@@ -344,7 +358,8 @@ impl Turn {
                     self.hit(LimitKind::RunTime).await?;
                 }
             }
-            if self.conversation.run().is_none_or(OpenRun::is_ending) {
+            let is_over = |run: &OpenRun| run.is_ending_at_once() || is_limited(run) != was_limited;
+            if self.conversation.run().is_none_or(is_over) {
                 return Ok(None);
             }
         };
@@ -458,8 +473,24 @@ impl Turn {
             tools: self.callable(),
             is_overflown: self.conversation.is_overflown(),
             demand: None,
+            is_prompted: run.is_prompted,
+            is_last_word: run.limit.is_some(),
             now: self.session.source.now(),
         })
+    }
+}
+
+/// A run that has hit a limit ends at that, and makes one request more at most.
+fn at_the_limit(act: Act) -> Act {
+    match act {
+        Act::Say { message } => {
+            let text = bowline_llm::text_of(&message.content);
+            Act::warn(format!("not said, because a limit is reached: {text}"))
+        }
+        Act::Ask { .. } => Act::warn("not asked, because a limit is reached"),
+        Act::Stop { limit } => Act::warn(format!("the limit {} is reached too", limit.as_str())),
+        Act::Fail(error) => Act::warn(error.message),
+        act @ (Act::Rewrite(_) | Act::Note(_) | Act::Warn { .. }) => act,
     }
 }
 

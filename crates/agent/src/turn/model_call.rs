@@ -105,7 +105,7 @@ impl Turn {
     }
 
     /// Returns when a model call that begins now must be over.
-    fn time_for_a_reply(&self) -> Option<Instant> {
+    pub(super) fn time_for_a_reply(&self) -> Option<Instant> {
         let is_limited = self.conversation.run().is_some_and(|run| run.limit.is_some());
         if is_limited { Some(Instant::now() + WRAP_UP) } else { self.deadline() }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bowline_agent::effect::{Compact, Step};
-use bowline_agent::entry::Ending;
+use bowline_agent::entry::{Ending, RunErrorKind};
 use bowline_agent::event::EventBody;
 use bowline_agent::middleware::OutputGuardrail;
 use bowline_agent::on_stop::on_stop_fn;
@@ -13,7 +13,7 @@ use bowline_llm::scripted::{Gate, Reply};
 use bowline_llm::{ErrorKind, Model as _, ModelError, ModelInfo, ScriptedModel};
 use pretty_assertions::assert_eq;
 
-use crate::narrow::{compactions, is_side_question, side_questions, within};
+use crate::narrow::{compactions, is_side_question, length, side_questions, texts, within};
 use crate::support::{Stage, conversation, hear, lines, op};
 
 fn stage() -> Stage {
@@ -118,4 +118,56 @@ async fn a_summary_takes_no_answer_from_a_run() {
     let warnings = lines(&told.events, is_warning);
     assert_eq!(warnings, [r#"warning("not asked: the limit total_tokens is reached")"#]);
     assert_eq!(compactions(&told).len(), 4, "{:#?}", compactions(&told));
+}
+
+/// Nothing is asked in such a run, so that nothing can be too long for it: whoever wants a summary
+/// is told.
+#[tokio::test]
+async fn a_summary_at_rest_never_exhausts_the_window() {
+    let huge = || "x".repeat(40_000);
+    for is_pinned in [true, false] {
+        let compact = Compact { context_window: 4_000, ..Compact::default() };
+        let speak = |_: usize, _: &_| Reply::text("an answer ".repeat(100));
+        let stage = within(100_000, compact, |_| Reply::text("notes"), speak);
+        let handle = stage.start();
+        hear(handle.prompt("question")).await;
+        if is_pinned {
+            handle.pin(huge()).await.unwrap();
+        } else {
+            handle.add_user_turn(huge()).await.unwrap();
+        }
+        for attempt in 0..2 {
+            let told = hear(handle.compact(None)).await;
+            assert_eq!(told.ending(), Ending::Done, "{attempt}");
+            let warnings = lines(&told.events, is_warning);
+            let is_told = |line: &String| line.contains("the next request would take about");
+            assert!(warnings.iter().any(is_told), "{attempt}: {warnings:#?}");
+        }
+        assert!(conversation(&handle).concat().contains("xxxx"));
+        // The session is not lost.
+        let told = hear(handle.prompt("go on")).await;
+        assert_eq!(told.ending(), Ending::Done);
+        let request = stage.model.requests().pop().unwrap();
+        assert!(length(&request) / 4 < 4_000, "{}", length(&request));
+        let told_of = lines(&told.events, is_warning).concat();
+        assert_eq!(
+            told_of.contains("what is pinned is too long to be kept"),
+            is_pinned,
+            "{told_of}"
+        );
+    }
+}
+
+/// Whoever says too much at once has not lost the session with it.
+#[tokio::test]
+async fn a_prompt_that_is_too_long_does_not_stand_in_the_way_of_the_next() {
+    let speak = |_: usize, _: &_| Reply::text("an answer ".repeat(100));
+    let stage = within(4_000, Compact::default(), |_| Reply::text("notes"), speak);
+    let handle = stage.start();
+    assert_eq!(hear(handle.prompt("question")).await.ending(), Ending::Done);
+    let told = hear(handle.prompt("x".repeat(80_000))).await;
+    let Ending::Failed(error) = told.ending() else { panic!("{:?}", told.ending()) };
+    assert_eq!(error.kind, RunErrorKind::ContextExhausted);
+    assert_eq!(hear(handle.prompt("shorter")).await.ending(), Ending::Done);
+    assert_eq!(texts(&stage, stage.model.requests().len() - 1).last().unwrap(), "user \"shorter\"");
 }

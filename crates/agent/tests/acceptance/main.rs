@@ -21,6 +21,7 @@ mod effects;
 mod final_text;
 mod gates;
 mod invariants;
+mod last_words;
 mod limits;
 mod masking;
 mod middleware;
