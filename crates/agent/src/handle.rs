@@ -163,6 +163,7 @@ impl SessionHandle {
 
     /// Has the conversation summarised, however short it is: at the next boundary of the open run,
     /// or else in a run that does nothing more. It takes an effect that does so, such as `compact`.
+    /// If the open run ends before it can be done, its outcome says so, and the next one does it.
     pub fn compact(&self, focus: Option<String>) -> Run {
         let op = self.op(OpKind::Compact { focus });
         let own = Own::Prompt(op.id);

@@ -395,6 +395,11 @@ impl Turn {
             EntryKind::User(UserSaid { message, via: Via::Briefing, op: None })
         }));
         kinds.push(said);
+        // A summary that somebody wanted, and that there was no opportunity for, is wanted still. What
+        // was to be said is not: whoever wrote it may have thought better of it.
+        let drafts = self.conversation.totals().drafts.iter();
+        let missed = drafts.filter(|op| matches!(op.kind, OpKind::Compact { .. }));
+        kinds.extend(missed.cloned().map(EntryKind::Posted));
         self.commit(kinds).await?;
         self.briefing.clear();
         Ok(())

@@ -55,7 +55,8 @@ impl Totals {
                 self.runs += 1;
             }
             EntryKind::Posted(op) => {
-                self.known.insert(op.id);
+                // A draft may be posted anew.
+                self.deliver(Some(op.id));
                 let list =
                     if self.open { &mut self.pending } else { Arc::make_mut(&mut self.drafts) };
                 list.push(op.clone());

@@ -171,3 +171,53 @@ async fn a_prompt_that_is_too_long_does_not_stand_in_the_way_of_the_next() {
     assert_eq!(hear(handle.prompt("shorter")).await.ending(), Ending::Done);
     assert_eq!(texts(&stage, stage.model.requests().len() - 1).last().unwrap(), "user \"shorter\"");
 }
+
+/// A demand that a run ends before, and one that comes while no run is open, are met with the next
+/// run: once, and nothing of them is ever said.
+#[tokio::test]
+async fn what_was_not_summarised_in_a_run_is_with_the_next() {
+    let stage = stage();
+    let gate = Gate::default();
+    let answers = [
+        Reply::text("an answer ".repeat(400)),
+        Reply::text("late").held_by(&gate),
+        Reply::text("notes"),
+        Reply::text("another answer ".repeat(400)),
+        Reply::text("more notes"),
+        Reply::text("done"),
+        Reply::text("done again"),
+    ];
+    let model = ScriptedModel::new(answers).with_info(stage.model.info().clone());
+    let stage = Stage { model: model.clone(), ..stage };
+    let stage = stage.change(|agent| agent.model = Arc::new(model));
+    let handle = stage.start();
+    hear(handle.prompt("question")).await;
+    let run = handle.prompt("more");
+    gate.reached().await;
+    let focus = Some("the port".to_owned());
+    let demand = op(OpKind::Compact { focus });
+    handle.post(demand.clone()).await.unwrap();
+    handle.cancel();
+    let told = hear(run).await;
+    let end = told.outcome.unwrap();
+    assert_eq!(end.undelivered, [demand.id], "it is said that it was not done");
+    let told = hear(handle.prompt("go on")).await;
+    let summarised = ["effect(compact rewrite)", "compaction_end(compact true)"];
+    assert_eq!(compactions(&told)[2..4], summarised, "{:#?}", compactions(&told));
+    let [question] = &side_questions(&stage)[..] else { panic!("asked too often or never") };
+    let asked = question.messages.iter().map(|message| format!("{message:?}"));
+    assert!(asked.collect::<String>().contains("the port"));
+    assert!(handle.state().drafts.is_empty());
+    let id = handle.session_id();
+    handle.close().await;
+    drop(handle);
+    // Another process asks for one while nobody has the session.
+    let at_rest = op(OpKind::Compact { focus: None });
+    stage.agent.store.inbox(id).post(at_rest).await.unwrap();
+    let handle = stage.agent.resume(id).await.unwrap();
+    hear(handle.prompt("and on")).await;
+    assert_eq!(side_questions(&stage).len(), 2);
+    assert!(handle.state().drafts.is_empty());
+    hear(handle.prompt("and on")).await;
+    assert_eq!(side_questions(&stage).len(), 2);
+}
