@@ -46,6 +46,23 @@ mod tests {
             check_log(&world);
             check_story(&world);
         }
+
+        #[test]
+        fn whatever_effects_do_a_fork_from_anywhere_is_a_session_like_any_other(
+            moody in moody(), other in moody(), at in 0..1_000_usize,
+            commit in proptest::option::of(0..20_usize),
+        ) {
+            let origin = Arc::new(World::default());
+            moody.live(&origin, None);
+            let world = Arc::new(World::default());
+            let cut = commit.map(|commit| Cut { commit, side: Side::After });
+            if other.live_in_a_fork(&world, cut, &origin, at) == End::Crashed {
+                let ended = other.live_in_a_fork(&world, None, &origin, at);
+                prop_assert_eq!(ended, End::Finished);
+            }
+            check_log(&world);
+            check_story(&world);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bowline_agent::conversation::{CallState, Conversation};
 use bowline_agent::entry::{CallStatus, Entry, EntryKind};
 use bowline_agent::id::AgentId;
-use bowline_agent::orchestrator::{NextStep, Orchestrator as _, React};
+use bowline_agent::orchestrator::{NextStep, Orchestrator as _, PlanExecute, React, Replan};
 
 use super::crashing::World;
 use super::scenario::check_view;
@@ -53,6 +53,13 @@ fn was_cut_off(log: &[Entry], child: &Conversation) -> bool {
 
 /// Checks that the next step is a pure function of the log, and repeats nothing.
 fn check_step(conversation: &Conversation) {
+    for replan in [Replan::OnFailure, Replan::Off] {
+        let plans = PlanExecute { replan };
+        let next = plans.next(conversation);
+        assert_eq!(next, plans.next(conversation));
+        let waits = matches!(next, NextStep::CallTools | NextStep::Wait(_));
+        assert_eq!(waits, conversation.has_open_calls() && conversation.run().is_some());
+    }
     let next = React.next(conversation);
     assert_eq!(next, React.next(conversation));
     let check = |call| {

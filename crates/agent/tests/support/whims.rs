@@ -10,22 +10,23 @@ use bowline_agent::entry::{
     Acted, Entry, EntryKind, Rewrite, RunError, RunErrorKind, Shown, Summary,
 };
 use bowline_agent::event::{Event, EventBody};
-use bowline_agent::id::{AgentId, OpId};
+use bowline_agent::id::{AgentId, OpId, SessionId};
 use bowline_agent::journal::Pos;
 use bowline_agent::limits::{LimitKind, Limits};
 use bowline_agent::op::{CancelReason, OpKind};
+use bowline_agent::orchestrator::{Orchestrator, PlanExecute, React, Replan};
 use bowline_agent::tool::{Access, Recovery};
-use bowline_agent::{Agent, Projection};
+use bowline_agent::{Agent, ForkPoint, Projection};
 use bowline_llm::scripted::{Reply, ScriptedModel};
 use bowline_llm::{
     CallId, ErrorKind, Message, Model, ModelError, ModelInfo, ModelStream, Part, RawJson, Request,
-    StopReason, UserMessage,
+    StopReason, UserMessage, text_of,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 
-use super::crashing::{Cut, World};
+use super::crashing::{Clock, Cut, World};
 use super::jobs::{calls, says, tool, tools};
 use super::scenario::{End, Scenario, check_events};
 
@@ -39,6 +40,8 @@ pub(crate) struct Moody {
     noted: Vec<Spoken>,
     deeds: Vec<Deed>,
     limits: Limits,
+    // How it plans, if it does.
+    plans: Option<Replan>,
 }
 
 /// What is done from outside.
@@ -47,6 +50,8 @@ enum Deed {
     Prompt,
     Compact,
     Pin,
+    // To one of the entries there are, or to before the first.
+    Rewind(usize),
 }
 
 #[derive(Debug, Clone)]
@@ -155,7 +160,17 @@ fn spoken() -> impl Strategy<Value = Spoken> {
 }
 
 pub(crate) fn moody() -> impl Strategy<Value = Moody> {
-    let deed = prop_oneof![3 => Just(Deed::Prompt), 1 => Just(Deed::Compact), 1 => Just(Deed::Pin)];
+    let deed = prop_oneof![
+        6 => Just(Deed::Prompt),
+        2 => Just(Deed::Compact),
+        2 => Just(Deed::Pin),
+        3 => (0..1_000_usize).prop_map(Deed::Rewind),
+    ];
+    let plans = prop_oneof![
+        2 => Just(None),
+        1 => Just(Some(Replan::OnFailure)),
+        1 => Just(Some(Replan::Off)),
+    ];
     let limits = (0..6_u32, 0..4_u64, any::<bool>()).prop_map(|(turns, tokens, wrap_up)| Limits {
         model_turns: if turns == 0 { 0 } else { turns + 1 },
         total_tokens: tokens * 60,
@@ -168,25 +183,41 @@ pub(crate) fn moody() -> impl Strategy<Value = Moody> {
         proptest::collection::vec(spoken(), 1..8),
         proptest::collection::vec(spoken(), 1..4),
         proptest::collection::vec(deed, 1..5),
-        limits,
+        (limits, plans),
     )
-        .prop_map(|(effects, said, noted, deeds, limits)| Moody {
+        .prop_map(|(effects, said, noted, deeds, (limits, plans))| Moody {
             effects,
             said,
             noted,
             deeds,
             limits,
+            plans,
         })
 }
 
 impl Moody {
     /// Lives once, and holds what is seen at every moment against the log.
     pub(crate) fn live(&self, world: &Arc<World>, cut: Option<Cut>) -> End {
+        self.live_behind(world, cut, None)
+    }
+
+    /// Lives once in a copy of the conversation of another world, up to one of its entries.
+    pub(crate) fn live_in_a_fork(
+        &self,
+        world: &Arc<World>,
+        cut: Option<Cut>,
+        of: &World,
+        at: usize,
+    ) -> End {
+        self.live_behind(world, cut, fork_point(of, at))
+    }
+
+    fn live_behind(&self, world: &Arc<World>, cut: Option<Cut>, fork: Option<ForkPoint>) -> End {
         let job = Scenario { prompts: &[], scripts: Vec::new(), build: |_, agent| agent };
         let is_whole = cut.is_none() && world.log().is_empty();
         job.live_for(world, cut, async |agent| {
             let agent = self.agent(world, agent.clone());
-            self.work(&agent, world, is_whole).await;
+            self.work(&agent, world, is_whole, fork).await;
         })
     }
 
@@ -214,7 +245,12 @@ impl Moody {
             Ok("done".into())
         });
         let effects = self.effects.iter().cloned();
+        let orchestrator: Arc<dyn Orchestrator> = match self.plans {
+            Some(replan) => Arc::new(PlanExecute { replan }),
+            None => Arc::new(React),
+        };
         Agent {
+            orchestrator,
             model: Arc::new(model),
             tools: all,
             effects: effects.map(|one| Arc::new(one) as Arc<dyn DynEffect>).collect(),
@@ -223,18 +259,32 @@ impl Moody {
         }
     }
 
-    async fn work(&self, agent: &Agent, world: &Arc<World>, is_whole: bool) {
-        let handle = if world.log().is_empty() {
-            agent.start()
-        } else {
-            agent.resume(World::session()).await.unwrap()
+    async fn work(
+        &self,
+        agent: &Agent,
+        world: &Arc<World>,
+        is_whole: bool,
+        fork: Option<ForkPoint>,
+    ) {
+        let is_new = world.log().is_empty();
+        let handle = match fork {
+            Some(fork) if is_new => agent.fork(fork).await.unwrap(),
+            None if is_new => agent.start(),
+            Some(_) | None => agent.resume(World::session()).await.unwrap(),
         };
+        assert_eq!(handle.session_id(), World::session());
         let mut seen = handle.subscribe(100_000);
         let root = handle.agent_id();
         let look = async {
             loop {
                 let state = handle.state();
-                let replayed = Conversation::replay(&world.log_of(root));
+                let log = world.log_of(root);
+                if log.is_empty() {
+                    // Of a copy there is more to be seen than is in the log.
+                    let _ = handle.wait_for(|now| now.head != state.head).await;
+                    continue;
+                }
+                let replayed = Conversation::replay(&log);
                 assert_eq!(state.head, replayed.head());
                 assert_eq!(state.snapshot, replayed.snapshot());
                 assert_eq!(state.run, replayed.run().map(|run| run.id));
@@ -249,16 +299,25 @@ impl Moody {
             {
                 run.await.unwrap();
             }
-            let is_start = |entry: &&Entry| matches!(entry.kind, EntryKind::RunStarted(_));
-            let begun = world.log_of(root).iter().filter(is_start).count();
-            let mut left = begun;
+            let mut begun = 0;
+            let mut rewound = 0;
+            for entry in own_entries(&world.log_of(root)) {
+                begun += usize::from(matches!(entry.kind, EntryKind::RunStarted(_)));
+                rewound += usize::from(matches!(entry.kind, EntryKind::Head(_)));
+            }
             for deed in &self.deeds {
                 match deed {
                     Deed::Pin => {
                         handle.pin("keep this").await.unwrap();
                     }
                     // It was done in an earlier life.
-                    Deed::Prompt | Deed::Compact if left > 0 => left -= 1,
+                    Deed::Prompt | Deed::Compact if begun > 0 => begun -= 1,
+                    Deed::Rewind(_) if rewound > 0 => rewound -= 1,
+                    Deed::Rewind(at) => {
+                        let log = world.log_of(root);
+                        let to = log.get(at % (log.len() + 1)).map(|entry| entry.id);
+                        handle.rewind(to).await.unwrap();
+                    }
                     Deed::Prompt => drop(handle.prompt("go").await.unwrap()),
                     Deed::Compact => drop(handle.compact(None).await.unwrap()),
                 }
@@ -306,10 +365,44 @@ impl Moody {
             "limit",
             "call_ended",
             "posted",
+            "head",
+            "planned",
+            "step_taken",
         ];
         let rare: Vec<_> = all.iter().filter(|what| !seen.contains_key(**what)).collect();
         assert!(rare.is_empty(), "{rare:?} never happened among {seen:#?}");
     }
+}
+
+/// Returns the entries of a log that are no copies.
+fn own_entries(log: &[Entry]) -> &[Entry] {
+    let copied = log.first().map_or(0, |entry| match &entry.kind {
+        EntryKind::Created(created) => created.from.as_ref().map_or(0, |from| from.entries),
+        _ => 0,
+    });
+    &log[usize::try_from(copied).unwrap()..]
+}
+
+/// Makes of a world's log the place where a fork begins, under the name of another session: in all
+/// worlds it is the same. There is none where all that was said is taken back.
+fn fork_point(of: &World, at: usize) -> Option<ForkPoint> {
+    let (here, there) = (World::session(), SessionId::new(&Clock::new(900)));
+    let rename = |entry: &Entry| {
+        let text = serde_json::to_string(entry).unwrap();
+        serde_json::from_str(&text.replace(&here.to_string(), &there.to_string())).unwrap()
+    };
+    let log = of.log();
+    let own: Vec<_> = log.iter().filter(|entry| entry.agent == here.root()).collect();
+    let at = own.get(at % (own.len() + 1)).map(|entry| entry.id);
+    at.or(Conversation::replay(own.iter().copied()).head())?;
+    let entries = (0..).map(Pos).zip(log.iter().map(rename)).collect();
+    Some(ForkPoint { session: there, entries, hash: None, at })
+}
+
+fn plan(calls: &[(&str, &str)]) -> String {
+    let step =
+        |(tool, text): &(&str, &str)| serde_json::json!({ "tool": tool, "args": { "text": text } });
+    serde_json::json!({ "steps": calls.iter().map(step).collect::<Vec<_>>() }).to_string()
 }
 
 /// A model that says one thing after the other.
@@ -341,7 +434,12 @@ impl Model for Mouth {
         } else {
             self.moody.said.get(nth)
         };
+        let is_plan = request.messages.last().is_some_and(|last| match &**last {
+            Message::User(said) => text_of(&said.content).contains("Do not call tools now"),
+            Message::Assistant(_) | Message::Results(_) => false,
+        });
         let reply = match said {
+            Some(Spoken::Calls(list)) if is_plan => says(&plan(list)),
             Some(Spoken::Text(stop)) => says("text").with_stop(stop.clone()),
             Some(Spoken::Calls(list)) => {
                 let ids: Vec<String> = (0..list.len()).map(|n| format!("c{nth}.{n}")).collect();
