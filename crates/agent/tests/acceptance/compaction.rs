@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bowline_agent::Agent;
+use bowline_agent::children::{Beginning, Child};
 use bowline_agent::effect::{Choice, Compact, OnFailure};
 use bowline_agent::entry::{Act, Acted, Ending, EntryKind, Rewrite, RunErrorKind};
 use bowline_agent::event::EventBody;
 use bowline_agent::op::OpKind;
-use bowline_agent::tool::{Access, tool_fn};
+use bowline_agent::tool::{Access, ToolContext, tool_fn};
 use bowline_llm::scripted::Reply;
 use bowline_llm::{ErrorKind, ModelError, Request, ScriptedModel};
 use bowline_llm::{Message, text_of};
@@ -16,7 +18,7 @@ use pretty_assertions::assert_eq;
 use crate::narrow::{
     compactions, is_side_question, length, read, reads, side_questions, texts, within,
 };
-use crate::support::{Text, conversation, hear, lines, log_of, op, usage};
+use crate::support::{Text, conversation, hear, lines, log_of, op, tool, usage};
 
 #[tokio::test]
 async fn below_the_threshold_nothing_happens() {
@@ -430,4 +432,26 @@ async fn a_long_run_stays_within_its_window() {
     let most = bytes / 4 / (WINDOW * 3 / 10) + 1;
     assert!(epochs as u64 <= most, "{epochs} epochs, at most {most} are worth it");
     assert!(requests.len() > TURNS);
+}
+
+// B11: how long a conversation is, is its own affair, whoever else uses the model.
+#[tokio::test]
+async fn a_sub_agents_long_request_does_not_shorten_its_parents_conversation() {
+    let speak = |turn: usize, _: &Request| match turn {
+        0 => reads(6_000),
+        1 => Reply::call("ask", "{}"),
+        _ => Reply::text("done"),
+    };
+    let stage = within(10_000, Compact::default(), |_| panic!("asked"), speak).with(read());
+    let stage = stage.with(tool("ask", |_, cx: ToolContext| async move {
+        let agent = Agent { effects: Vec::new(), ..cx.children.parent().unwrap().clone() };
+        let child = Child { agent, key: None, label: None, beginning: Beginning::Fresh };
+        let child = cx.children.create(child).await.unwrap();
+        Ok(child.prompt("x".repeat(39_000)).await.unwrap().text().into())
+    }));
+    let told = stage.play().await;
+    assert_eq!((told.text().as_str(), told.result("call_2").as_str()), ("done", "done"));
+    assert_eq!(compactions(&told), Vec::<String>::new());
+    let tokens: Vec<_> = stage.model.requests().iter().map(|sent| length(sent) / 4).collect();
+    assert!(tokens[2] > 9_000 && tokens[3] < 3_000, "{tokens:?}");
 }

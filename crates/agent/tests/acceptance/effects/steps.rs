@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use bowline_agent::conversation::Last;
 use bowline_agent::effect::{
     Act, Class, DynEffect, Effect, EffectError, Inject, Step, ToolScope, effect_fn,
 };
@@ -54,6 +55,22 @@ async fn a_stop_about_a_reply_with_calls_skips_them() {
     let told = stage.play().await;
     assert_eq!(told.ending(), Ending::Limit(LimitKind::Stall));
     assert_eq!(told.ends(), ["tool_end(call_1, skipped)"]);
+}
+
+// B2: the calls that it was about have results, so that the session goes on.
+#[tokio::test]
+async fn an_effect_that_fails_about_a_reply_leaves_no_call_open() {
+    let broken = effect_fn("broken", |step: &Step| match (step.phase, step.turn) {
+        (Phase::After, 1) if step.last == Last::Answer && !step.is_final() => Err("no".into()),
+        _ => Ok(Vec::new()),
+    });
+    let stage = with(broken, [call("echo", "1").and_call("fail", "{}"), Reply::text("fine")]);
+    let handle = stage.start();
+    let told = hear(handle.prompt("go")).await;
+    assert!(matches!(told.ending(), Ending::Failed(_)), "{:?}", told.ending());
+    assert_eq!(told.ends(), ["tool_end(call_1, canceled)", "tool_end(call_2, canceled)"]);
+    assert_eq!(hear(handle.prompt("again")).await.text(), "fine");
+    assert!(stage.asked()[1][2].starts_with("results call_1!="), "{:?}", stage.asked()[1]);
 }
 
 /// A run has one end: an effect that stops it and fails in one go has failed.
