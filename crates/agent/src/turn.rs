@@ -8,6 +8,7 @@ mod batch;
 pub(crate) mod body;
 mod effects;
 mod feeds;
+mod limits;
 mod model_call;
 mod orphans;
 mod plan;
@@ -36,8 +37,8 @@ use crate::conversation::{
     self, CallState, Conversation, Last, OpenRun, Repair, hash_text, hash_tools,
 };
 use crate::entry::{
-    Created, Entry, EntryKind, LimitHit, Recorded, RunStarted, SystemChanged, Tools, ToolsChanged,
-    UserSaid, Via,
+    Created, Entry, EntryKind, Recorded, RunStarted, SystemChanged, Tools, ToolsChanged, UserSaid,
+    Via,
 };
 use crate::error::AgentError;
 use crate::event::{AgentMeta, EventBody, Phase};
@@ -46,7 +47,6 @@ use crate::handle::State;
 use crate::hub::Live;
 use crate::id::{AgentId, EntryId, RunId};
 use crate::journal::{Journal, JournalError, Pos, SessionLog};
-use crate::ledger::Reached;
 use crate::limits::LimitKind;
 use crate::mailbox::{Mailbox, Seat};
 use crate::op::{Input, Op, OpKind};
@@ -197,12 +197,7 @@ impl Turn {
             NextStep::Wait(wakes) => self.wait(wakes).await?,
             step => match self.limit_for(&step) {
                 Some(reached) if self.is_aside(&step) => self.leave_unasked(reached.limit).await?,
-                Some(Reached { limit, is_own: true }) => self.hit(limit).await?,
-                // What is used up above leaves nothing to sum up with.
-                Some(Reached { limit, is_own: false }) => {
-                    let hit = LimitHit { limit, wrap_up: None };
-                    self.commit(vec![EntryKind::LimitHit(hit)]).await?;
-                }
+                Some(reached) => self.reach(reached).await?,
                 None => self.work(step).await?,
             },
         }
@@ -290,54 +285,6 @@ impl Turn {
             | NextStep::Wait(_)
             | NextStep::Rest => NextStep::Settle,
         }
-    }
-
-    /// Returns the limit that forbids a step: of the run, or of one above it.
-    fn limit_for(&self, step: &NextStep) -> Option<Reached> {
-        let run = self.conversation.run().filter(|run| run.limit.is_none())?;
-        if run.canceled.is_some() || run.fatal.is_some() {
-            return None;
-        }
-        let limits = &run.limits;
-        let reached = |used: u32, limit: u32| limit > 0 && used >= limit;
-        let own = |limit| Reached { limit, is_own: true };
-        if limits.run_time_ms > 0 && run.active_ms >= limits.run_time_ms {
-            return Some(own(LimitKind::RunTime));
-        }
-        let is_turn = matches!(step, NextStep::CallModel(_)) && !self.is_aside(step);
-        if let Some(reached) = self.session.hub.reached(self.meta.id, is_turn) {
-            return Some(reached);
-        }
-        // A plan that nobody was asked for costs nothing, but there is no end of them.
-        let is_plan = matches!(step, NextStep::Plan(_));
-        if is_plan && reached(run.planning.plans, limits.model_turns) {
-            return Some(own(LimitKind::ModelTurns));
-        }
-        let starts = matches!(step, NextStep::Step)
-            || self.conversation.open_calls().iter().any(|call| !call.started);
-        (starts && reached(run.tool_calls, limits.tool_calls)).then(|| own(LimitKind::ToolCalls))
-    }
-
-    /// Tells whether time ran out during the last model call, and nothing was said of it yet.
-    fn is_out_of_time(&self) -> bool {
-        let run = self.conversation.run();
-        self.conversation.was_out_of_time() && !run.is_none_or(OpenRun::is_ending)
-    }
-
-    /// Commits that a limit was reached.
-    async fn hit(&mut self, limit: LimitKind) -> Result<(), Halt> {
-        self.commit(vec![self.limit_hit(limit)]).await
-    }
-
-    fn limit_hit(&self, limit: LimitKind) -> EntryKind {
-        let wraps_up = self.conversation.run().is_some_and(|run| run.limits.wrap_up);
-        let text = format!(
-            "The limit {} of this run is reached. Do not call any more tools. Say what was done, \
-             what was found and what is left to do.",
-            limit.as_str()
-        );
-        let wrap_up = wraps_up.then(|| Input::from(text).0);
-        EntryKind::LimitHit(LimitHit { limit, wrap_up })
     }
 
     /// Starts a run with an input.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use bowline_agent::children::{AgentCreator, Beginning, Child};
+use bowline_agent::children::{AgentCreator, Child};
 use bowline_agent::entry::Ending;
 use bowline_agent::event::{EventBody, Phase};
 use bowline_agent::tool::{FunctionTool, ToolContext, ToolError, ToolOutput, Toolbox};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bowline_agent::Agent;
-use bowline_agent::children::{Beginning, Child};
+use bowline_agent::children::Child;
 use bowline_agent::effect::{Choice, Compact, OnFailure};
 use bowline_agent::entry::{Act, Acted, Ending, EntryKind, Rewrite, RunErrorKind};
 use bowline_agent::event::EventBody;
@@ -445,8 +445,7 @@ async fn a_sub_agents_long_request_does_not_shorten_its_parents_conversation() {
     let stage = within(10_000, Compact::default(), |_| panic!("asked"), speak).with(read());
     let stage = stage.with(tool("ask", |_, cx: ToolContext| async move {
         let agent = Agent { effects: Vec::new(), ..cx.children.parent().unwrap().clone() };
-        let child = Child { agent, key: None, label: None, beginning: Beginning::Fresh };
-        let child = cx.children.create(child).await.unwrap();
+        let child = cx.children.create(Child::new(agent)).await.unwrap();
         Ok(child.prompt("x".repeat(39_000)).await.unwrap().text().into())
     }));
     let told = stage.play().await;
