@@ -146,15 +146,16 @@ impl Hub {
     }
 
     /// Returns a stream that loses nothing: the events of an agent and those below it, up to the
-    /// end of `run` if one is given.
+    /// end of a run. What is in the log before the position that comes with it was told before.
     pub(crate) fn listen(
         &self,
         of: AgentId,
-        run: Option<RunId>,
-    ) -> mpsc::UnboundedReceiver<Arc<Event>> {
+        run: RunId,
+    ) -> (Pos, mpsc::UnboundedReceiver<Arc<Event>>) {
         let (to, from) = mpsc::unbounded_channel();
-        self.lock().listeners.push(Listener { of, run, to: Channel::Lossless(to) });
-        from
+        let mut inner = self.lock();
+        inner.listeners.push(Listener { of, run: Some(run), to: Channel::Lossless(to) });
+        (inner.next, from)
     }
 
     /// Returns a stream for a reader that may be slow: what does not fit is counted and reported in

@@ -33,11 +33,12 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use crate::entry::RunError;
 use crate::error::AgentError;
-use crate::event::AgentMeta;
+use crate::event::{AgentMeta, Event};
 use crate::id::RunId;
 use crate::mailbox::{Command, Own};
 use crate::op::CancelReason;
 use crate::outcome::Outcome;
+use crate::session::Session;
 
 pub use catch_panic::CatchPanic;
 pub use guardrail::OutputGuardrail;
@@ -123,6 +124,15 @@ impl Activation {
         self.tell(Command::FailOwn { run: self.run, error });
     }
 
+    /// Returns what is told of the run, sub-agents included: what was told of it before, and what
+    /// will be.
+    ///
+    /// # Errors
+    /// [`AgentError::Closed`] if the session is, [`AgentError::Journal`] if its log cannot be read.
+    pub async fn watch(&self) -> Result<Watched, AgentError> {
+        self.control.session.watch_run(self.agent.id, self.run).await
+    }
+
     /// Waits until the run has ended, and returns how it came out. It does not make the run happen.
     ///
     /// # Errors
@@ -141,9 +151,20 @@ impl Activation {
     }
 }
 
+/// The events of a run, its agent's and those of all agents below it.
+#[derive(Debug)]
+pub struct Watched {
+    /// What was told before, as the log has it: that the run began, and, if another process had
+    /// driven it, what came of that.
+    pub before: Vec<Event>,
+    /// What happens from here on, to the end of the run. It loses nothing.
+    pub events: mpsc::UnboundedReceiver<Arc<Event>>,
+}
+
 /// How those around a run and the task that drives it deal with each other.
 #[derive(Clone)]
 pub(crate) struct Control {
+    pub(crate) session: Arc<Session>,
     /// Heard by the one who owns the agent.
     pub(crate) voice: mpsc::UnboundedSender<Command>,
     /// The run may begin.

@@ -8,16 +8,18 @@ use tokio::sync::{mpsc, watch};
 use crate::agent::Agent;
 use crate::children::Work;
 use crate::driver;
-use crate::entry::{Created, Entry};
+use crate::entry::{Created, Entry, EntryKind};
 use crate::error::AgentError;
 use crate::event::AgentMeta;
 use crate::fork::Copied;
 use crate::handle::{SessionHandle, State};
 use crate::hub::Hub;
-use crate::id::{AgentId, SessionId, Source};
+use crate::id::{AgentId, RunId, SessionId, Source};
 use crate::journal::{Inbox, Pos, SessionLog};
 use crate::mailbox::{Command, Mailbox};
+use crate::middleware::Watched;
 use crate::op::Input;
+use crate::projection::Projection;
 use crate::turn::{self, Turn};
 
 /// What the agents of a session share.
@@ -83,6 +85,24 @@ impl Session {
     /// Returns what can be seen of a live agent, as it changes.
     pub(crate) fn watch(&self, agent: AgentId) -> Option<watch::Receiver<Arc<State>>> {
         self.agents().get(&agent).map(|live| live.state.clone())
+    }
+
+    /// Returns what is told of a run, which has begun: what was told before, and what will be.
+    pub(crate) async fn watch_run(&self, of: AgentId, run: RunId) -> Result<Watched, AgentError> {
+        let (here, events) = self.hub.listen(of, run);
+        let log = self.log().ok_or(AgentError::Closed)?.read(Pos(0)).await?;
+        let mut projection = Projection::new(self.id);
+        let mut before = Vec::new();
+        let mut has_begun = false;
+        for (pos, entry) in log.iter().filter(|(pos, _)| *pos < here) {
+            has_begun |= matches!(&entry.kind, EntryKind::RunStarted(it) if it.run == run);
+            match has_begun {
+                true => before.extend(projection.apply(*pos, entry)),
+                false => projection.pass(entry),
+            }
+        }
+        before.retain(|event| event.agent.id == of || event.agent.ancestors.contains(&of));
+        Ok(Watched { before, events })
     }
 
     /// Brings an agent to life: spawns the task that owns it.

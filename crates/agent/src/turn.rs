@@ -362,7 +362,8 @@ impl Turn {
     fn seat_for(&mut self, run: RunId) -> Seat {
         let (waiter, outcome) = oneshot::channel();
         self.waiters.push(waiter);
-        Seat { run, events: self.session.hub.listen(self.meta.id, Some(run)), outcome }
+        let (_, events) = self.session.hub.listen(self.meta.id, run);
+        Seat { run, events, outcome }
     }
 
     /// Tells whether somebody waits for the open run to go on, or for its end.

@@ -24,6 +24,7 @@ use futures::StreamExt as _;
 
 use crate::args::{Demo, Demonstration};
 use crate::exit::{self, Failure};
+use crate::trace::{self, Traced};
 
 const AVERAGE: &str = r#"# Prints the average of the numbers in a file, one a line.
 sum=0
@@ -43,7 +44,7 @@ if [ "$got" = 7 ]; then echo "ok: the average is 7"; else echo "FAILED: $got is 
 pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
     let folder =
         std::env::temp_dir().join(format!("bowline-demo-{}", SessionId::new(&SystemSource)));
-    let stage = Stage::set(&args, folder).await?;
+    let mut stage = Stage::set(&args, folder).await?;
     let mut out = io::stdout().lock();
     // A reader that went away does not end the work.
     let _ = writeln!(
@@ -74,7 +75,11 @@ pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
         }
     }
     handle.close().await;
-    stage.close().await;
+    stage.runtime.close().await;
+    if let Some(processes) = &stage.processes {
+        processes.close().await;
+    }
+    trace::end(stage.traced.take()).await;
     let report = stage.sessions.verify(handle.session_id())?;
     let state = if report.is_sound() { "every hash fits" } else { "DAMAGED" };
     let _ = writeln!(
@@ -141,13 +146,10 @@ struct Stage {
     sessions: Files,
     tasks: &'static [Task],
     agent: Agent,
-    starts: Starts,
-}
-
-/// What starts the commands.
-enum Starts {
-    Runtime(Box<Runtime>),
-    Processes(Arc<Processes>),
+    runtime: Runtime,
+    /// What starts the commands of a script.
+    processes: Option<Arc<Processes>>,
+    traced: Option<Traced>,
 }
 
 impl Stage {
@@ -166,7 +168,7 @@ impl Stage {
             (None, Demonstration::Agentic) => runtime.embedded(),
             (None, Demonstration::PlanExecute) => None,
         };
-        let (what, agent, starts) = match model {
+        let (what, agent, processes) = match model {
             Some(model) => {
                 let what = format!("The model is {}/{}.", model.name.provider, model.name.model);
                 let choice = Choice {
@@ -177,7 +179,7 @@ impl Stage {
                     instructions: String::new(),
                     output_schema: None,
                 };
-                (what, runtime.agent(&choice)?, Starts::Runtime(Box::new(runtime)))
+                (what, runtime.agent(&choice)?, None)
             }
             None => {
                 let processes = Arc::new(Processes::new(Helper::Own));
@@ -190,34 +192,24 @@ impl Stage {
                 };
                 let agent = Agent { instructions, tools, ..Agent::new(Arc::new(script)) };
                 let what = "The model of this demonstration is a script.".to_owned();
-                (what, agent, Starts::Processes(processes))
+                (what, agent, Some(processes))
             }
         };
         let orchestrator: Arc<dyn Orchestrator> = match args.which {
             Demonstration::Agentic => Arc::new(React),
             Demonstration::PlanExecute => Arc::new(PlanExecute::default()),
         };
-        let agent = Agent { store: Arc::new(sessions.clone()), orchestrator, ..agent };
+        let mut agent = Agent { store: Arc::new(sessions.clone()), orchestrator, ..agent };
+        let traced = trace::begin(&runtime, &mut agent);
         let has_commands = agent.tools.names().any(|name| name == Bash::NAME);
         let tasks = if has_commands { MENDING } else { SMALL };
-        Ok(Self { what, folder, work, sessions, tasks, agent, starts })
+        Ok(Self { what, folder, work, sessions, tasks, agent, runtime, processes, traced })
     }
 
     /// Returns how many tasks must be done for the demonstration to have succeeded: of a script, which
     /// cannot be wrong, all; of a model, which may be, one.
     fn enough(&self) -> usize {
-        match &self.starts {
-            Starts::Runtime(_) => 1,
-            Starts::Processes(_) => self.tasks.len(),
-        }
-    }
-
-    /// Ends what was started.
-    async fn close(&self) {
-        match &self.starts {
-            Starts::Runtime(runtime) => runtime.close().await,
-            Starts::Processes(processes) => processes.close().await,
-        }
+        if self.processes.is_some() { self.tasks.len() } else { 1 }
     }
 }
 

@@ -17,7 +17,6 @@ use bowline_agent::tool::Tool as _;
 use bowline_agent::{Agent, Busy, ForkPoint, Outcome, Projection, Run, SessionHandle};
 use bowline_runtime::config::{Mode, Span};
 use bowline_runtime::environment::Environment;
-use bowline_runtime::telemetry::Telemetry;
 use bowline_runtime::{Choice, Runtime};
 use bowline_server::dialect::{Dialect, Scene};
 use bowline_store::Files;
@@ -28,6 +27,7 @@ use crate::args::{self, Events, Exec, Format};
 use crate::exit::{self, Failure, Signal, Signals};
 use crate::output::Output;
 use crate::print::Printer;
+use crate::trace::{self, Traced};
 
 /// Does a task.
 pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
@@ -56,7 +56,8 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
         instructions: instructions(&runtime, &source, &args, &printer),
         output_schema: output.schema().cloned(),
     };
-    let agent = runtime.agent(&choice)?;
+    let mut agent = runtime.agent(&choice)?;
+    let mut traced = trace::begin(&runtime, &mut agent);
     printer.set_scene(&scene(&agent));
     if runtime.mode(false) == Mode::Auto {
         printer.note("permission mode auto: there is no sandbox yet, so every command runs");
@@ -69,12 +70,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     if let (Source::Resume(session), true) = (source, printer.wants_whole_runs()) {
         open_run(&store, session)?.iter().for_each(|event| printer.replayed(event));
     }
-    let mut telemetry = telemetry(&runtime, &agent, &printer);
-    if let (Source::Resume(session), Some(telemetry)) = (source, &mut telemetry) {
-        open_run(&store, session)?.iter().for_each(|event| telemetry.recall(event));
-    }
-    let listeners =
-        Listeners { output: &mut output, printer: &mut printer, telemetry: &mut telemetry };
+    let listeners = Listeners { output: &mut output, printer: &mut printer, traced: &mut traced };
     let code = match task {
         Some(Task::Compact { focus }) => summarise(&handle, focus, listeners).await,
         Some(Task::Prompt(prompt)) => {
@@ -93,23 +89,11 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     };
     handle.close().await;
     runtime.close().await;
-    if let Some(telemetry) = telemetry
-        && let Some(note) = telemetry.close().await
-    {
-        printer.note(&note);
-    }
+    trace::end(traced).await;
     if args.ephemeral {
         forget(&runtime, &handle);
     }
     code
-}
-
-/// Starts what tells OpenTelemetry; what is wrong with it is said, and keeps nobody from working.
-fn telemetry(runtime: &Runtime, agent: &Agent, printer: &Printer) -> Option<Telemetry> {
-    runtime.telemetry(agent).unwrap_or_else(|what| {
-        printer.note(&format!("no traces: {what}"));
-        None
-    })
 }
 
 fn scene(agent: &Agent) -> Scene {
@@ -158,21 +142,18 @@ enum Source {
 struct Listeners<'a> {
     output: &'a mut Output,
     printer: &'a mut Printer,
-    telemetry: &'a mut Option<Telemetry>,
+    traced: &'a mut Option<Traced>,
 }
 
 impl Listeners<'_> {
     fn hear(&mut self, event: &Arc<Event>) {
         self.printer.event(event);
         tell(event, self.output, self.printer);
-        if let Some(telemetry) = self.telemetry {
-            telemetry.event(event);
-        }
     }
 
     /// Whoever asks twice does not wait for a receiver of traces either.
     fn leave(self, signal: Signal) -> ExitCode {
-        *self.telemetry = None;
+        *self.traced = None;
         signal.code()
     }
 }

@@ -12,6 +12,7 @@ mod models;
 mod output;
 mod print;
 mod sessions;
+mod trace;
 
 use std::io::Write as _;
 use std::process::ExitCode;

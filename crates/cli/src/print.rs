@@ -25,6 +25,12 @@ pub(crate) struct Printer {
     is_closed: bool,
 }
 
+/// Says something to a person.
+pub(crate) fn note(text: &str) {
+    // Where it cannot be said nobody is left to hear it.
+    let _ = writeln!(io::stderr(), "bowline: {text}");
+}
+
 impl Printer {
     pub(crate) fn new(format: Format, events: Events) -> Self {
         let dialect = match format {
@@ -50,8 +56,7 @@ impl Printer {
     /// Says something to a person.
     #[expect(clippy::unused_self, reason = "what is printed goes through the printer")]
     pub(crate) fn note(&self, text: &str) {
-        // Where it cannot be said nobody is left to hear it.
-        let _ = writeln!(io::stderr(), "bowline: {text}");
+        note(text);
     }
 
     /// Shows an event.

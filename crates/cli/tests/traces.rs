@@ -1,86 +1,25 @@
 //! What the command tells an OTLP receiver: over HTTP, over gRPC, and if the receiver is not well.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failure here is a failure of the test")]
 
+#[path = "../../runtime/tests/support/otlp.rs"]
+mod otlp;
 mod support;
 
-use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use otlp::{TAKEN, attributes, receiver, receiver_of, spans};
 use serde_json::{Value, json};
 use support::{Home, Provider, Reply, results};
 
 /// Longer than any of this takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a receiver was sent: the path, the headers in lower case, the body.
-#[derive(Debug)]
-struct Received {
-    path: String,
-    head: String,
-    body: Vec<u8>,
-}
-
-impl Received {
-    fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap()
-    }
-}
-
-/// Listens on loopback and answers every request alike; what it is sent comes out of the channel.
-fn receiver(answer: &'static str) -> (SocketAddr, mpsc::Receiver<Received>) {
-    receiver_of(answer, answer)
-}
-
-/// As [`receiver`], with an answer of its own to the first request of a connection.
-fn receiver_of(first: &'static str, then: &'static str) -> (SocketAddr, mpsc::Receiver<Received>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let (tx, rx) = mpsc::channel();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let tx = tx.clone();
-            // A client that is gone has got what it wanted.
-            std::thread::spawn(move || serve(stream.unwrap(), [first, then], &tx));
-        }
-    });
-    (address, rx)
-}
-
-fn serve(
-    mut stream: TcpStream,
-    [first, then]: [&str; 2],
-    tx: &mpsc::Sender<Received>,
-) -> std::io::Result<()> {
-    let mut reader = BufReader::new(stream.try_clone()?);
-    let mut answers = std::iter::once(first).chain(std::iter::repeat(then));
-    loop {
-        let (mut head, mut line) = (String::new(), String::new());
-        while line != "\r\n" {
-            line.clear();
-            if reader.read_line(&mut line)? == 0 {
-                return Ok(());
-            }
-            head.push_str(&line.to_ascii_lowercase());
-        }
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
-        let mut body = vec![0; length.unwrap().trim().parse().unwrap()];
-        reader.read_exact(&mut body)?;
-        let path = head.split(' ').nth(1).unwrap().to_owned();
-        let _ = tx.send(Received { path, head, body });
-        stream.write_all(answers.next().unwrap().as_bytes())?;
-    }
-}
-
 /// An address at which nobody listens: the port is for those with more rights.
 const NOBODY: &str = "127.0.0.1:1";
-
-const TAKEN: &str =
-    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
 
 /// A provider whose model calls a tool once and is done.
 fn provider() -> Provider {
@@ -106,21 +45,6 @@ fn run(command: &mut Command) -> (i32, String, String) {
     let output = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
-}
-
-/// Returns the spans of all messages that have come, with their attributes by name.
-fn spans(received: &[Received]) -> Vec<(Value, HashMap<String, Value>)> {
-    let messages = received.iter().filter(|it| it.path == "/v1/traces").map(Received::json);
-    let spans: Vec<Value> = messages
-        .flat_map(|it| it["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone())
-        .collect();
-    spans.into_iter().map(|span| (span.clone(), attributes(&span))).collect()
-}
-
-fn attributes(of: &Value) -> HashMap<String, Value> {
-    let all = of["attributes"].as_array().unwrap().iter();
-    let plain = |value: &Value| value.as_object().unwrap().values().next().unwrap().clone();
-    all.map(|it| (it["key"].as_str().unwrap().to_owned(), plain(&it["value"]))).collect()
 }
 
 #[test]
@@ -178,6 +102,28 @@ fn a_run_is_told_as_one_trace_and_as_metrics() {
     assert_eq!(input["bucketCounts"][4], "2");
     assert_eq!(points("gen_ai.client.operation.duration")[0]["count"], "2");
     assert_eq!(points("gen_ai.execute_tool.duration")[0]["count"], "1");
+}
+
+#[test]
+fn a_demonstration_is_told_too() {
+    let (address, rx) = receiver(TAKEN);
+    let home = Home::new(&provider());
+    let (code, _, err) = run(told(&home, address).env("TMPDIR", home.path("home")).arg("demo"));
+    assert_eq!((code, err.as_str()), (0, ""));
+    let received: Vec<_> = rx.try_iter().collect();
+    let spans = spans(&received);
+    let names: Vec<_> = spans.iter().map(|(span, _)| span["name"].as_str().unwrap()).collect();
+    assert_eq!(names.last(), Some(&"invoke_agent default"));
+    assert_eq!(names.iter().filter(|name| **name == "execute_tool bash").count(), 2, "{names:?}");
+    let traces: std::collections::HashSet<_> =
+        spans.iter().map(|(span, _)| span["traceId"].as_str().unwrap()).collect();
+    assert_eq!(traces.len(), 1);
+    let (code, out, err) = run(told(&home, NOBODY.parse().unwrap())
+        .env("TMPDIR", home.path("home"))
+        .env("OTEL_EXPORTER_OTLP_PROTOCOL", "thrift")
+        .arg("demo"));
+    assert_eq!(code, 0, "{out}");
+    assert_eq!(err.matches("bowline: no traces: ").count(), 1, "{err}");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //!
 //! In reading order: [`Settings`], from the `OTEL_*` variables and `[trace]`; [`Spans`], from events to
 //! spans; what is told of what is said; metrics, summed up from spans; the messages of OTLP, and the
-//! task that sends them.
+//! task that sends them; [`Trace`], the middleware that lets an agent be told of.
 
 mod content;
 mod exporter;
@@ -17,6 +17,7 @@ mod receiver;
 mod settings;
 mod span;
 mod spans;
+mod trace;
 
 use bowline_agent::Redaction;
 use bowline_agent::event::Event;
@@ -30,6 +31,7 @@ use receiver::Receiver;
 pub use settings::{Batch, Settings, Target};
 pub use span::{Attributes, Moment, Operation, Parent, Span, SpanId, TraceId, Value};
 pub use spans::Spans;
+pub use trace::Trace;
 
 /// Turns events into spans and metrics, and sends them.
 #[derive(Debug)]

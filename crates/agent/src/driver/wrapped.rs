@@ -23,7 +23,8 @@ use super::{drive_run, panic_text};
 pub(super) async fn activate(turn: &mut Turn, run: RunId) -> Result<(), Halt> {
     let (ends, ended) = watch::channel(None);
     let go = Arc::new(Notify::new());
-    let control = Control { voice: turn.mailbox.voice(), go: Arc::clone(&go), ended };
+    let (session, voice) = (turn.session(), turn.mailbox.voice());
+    let control = Control { session, voice, go: Arc::clone(&go), ended };
     let mut around = Around::new(wrap(turn.middleware(), run, turn.meta(), control));
     let driven = async {
         let happens = take_up(turn, &mut around, &go, run).await?;

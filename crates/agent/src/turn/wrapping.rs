@@ -10,6 +10,7 @@ use crate::id::RunId;
 use crate::limits::LimitKind;
 use crate::middleware::Middleware;
 use crate::outcome::Outcome;
+use crate::session::Session;
 
 use super::{Halt, Turn};
 
@@ -25,6 +26,10 @@ impl Turn {
 
     pub(crate) fn middleware(&self) -> Vec<Arc<dyn Middleware>> {
         self.agent.middleware.clone()
+    }
+
+    pub(crate) fn session(&self) -> Arc<Session> {
+        Arc::clone(&self.session)
     }
 
     pub(crate) fn meta(&self) -> Arc<AgentMeta> {

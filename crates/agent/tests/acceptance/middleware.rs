@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bowline_agent::entry::{Ending, EntryKind, RunError, RunErrorKind};
+use bowline_agent::event::{Event, EventBody};
 use bowline_agent::limits::{LimitKind, Limits};
 use bowline_agent::middleware::{
     Activation, CatchPanic, GRACE, Logger, Middleware, Next, OutputGuardrail, Timeout,
@@ -54,6 +55,14 @@ struct Notes(Arc<Mutex<Vec<String>>>);
 impl Notes {
     fn add(&self, note: impl Into<String>) {
         self.0.lock().unwrap().push(note.into());
+    }
+
+    /// Notes an event that the log has, and not that of a model call's start, which only it dates.
+    fn committed(&self, event: &Event) {
+        if event.pos.is_some() && event.body != (EventBody::TurnStart {}) {
+            let body = serde_json::to_value(&event.body).unwrap();
+            self.add(format!("{} {}", event.agent.name, body["type"].as_str().unwrap()));
+        }
     }
 
     fn all(&self) -> Vec<String> {
@@ -487,6 +496,59 @@ async fn a_sub_agent_has_middleware_of_its_own() {
     let told = stage.play().await;
     assert_eq!((told.text().as_str(), told.result("call_1").as_str()), ("done", "worked"));
     assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn those_around_a_run_can_watch_all_of_it() {
+    let notes = Notes::default();
+    let told = notes.clone();
+    let watches = around(move |activation, next| {
+        let told = told.clone();
+        Box::pin(async move {
+            let mut watched = activation.watch().await?;
+            watched.before.iter().for_each(|event| told.committed(event));
+            told.add("--");
+            let result = next.run().await;
+            while let Some(event) = watched.events.recv().await {
+                told.committed(&event);
+            }
+            result
+        })
+    });
+    let delegate = tool("delegate", |_, cx: ToolContext| async move {
+        let child = cx.children.new_with_default_model("child", Default::default()).await;
+        let child = child.map_err(|error| ToolError::failed(error.to_string()))?;
+        Ok(child.prompt("work").await.unwrap().text().into())
+    });
+    let replies = [Reply::text("before"), Reply::call("delegate", "{}"), Reply::text("worked")];
+    let replies = replies.into_iter().chain([Reply::text("done"), Reply::text("done")]);
+    let stage = wrapped(stage(replies), vec![watches]).with(delegate);
+    let handle = stage.start();
+    hear(handle.prompt("a")).await;
+    let before = notes.all().len();
+    hear(handle.prompt("b")).await;
+    let lived = notes.all().split_off(before);
+    let [begins, goes_on] = parts(&lived);
+    assert_eq!(begins, ["root run_start", "root message_added"]);
+    assert_eq!(goes_on.last().unwrap(), "root run_end");
+    assert!(goes_on.contains(&"root-1 run_end".to_owned()), "{lived:?}");
+
+    let session = handle.session_id();
+    let ends = |entry: &bowline_agent::entry::Entry| matches!(entry.kind, EntryKind::CallEnded(_));
+    let again = crate::support::crashed(&stage.agent, session, ends).await;
+    let handle = again.resume(session).await.unwrap();
+    hear(handle.continue_run().await.unwrap().unwrap()).await;
+    let resumed = notes.all().split_off(before + lived.len());
+    let [told, happens] = parts(&resumed);
+    assert!(told.contains(&"root-1 run_end".to_owned()), "{told:?}");
+    assert!(!happens.contains(&"root-1 run_end".to_owned()), "{happens:?}");
+    assert_eq!([told, happens].concat(), [begins, goes_on].concat());
+}
+
+/// Returns what was told before a run was watched, and what happened then.
+fn parts(notes: &[String]) -> [&[String]; 2] {
+    let at = notes.iter().position(|note| note == "--").unwrap();
+    [&notes[..at], &notes[at + 1..]]
 }
 
 #[tokio::test]
