@@ -169,6 +169,8 @@ fn what_is_wrong_with_the_settings_keeps_nobody_from_working() {
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://a"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "thrift"),
         ("OTEL_EXPORTER_OTLP_HEADERS", "a b=c"),
+        ("OTEL_TRACES_EXPORTER", "console"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"),
     ] {
         let (code, out, err) =
             run(told(&home, NOBODY.parse().unwrap()).env(name, value).args(["exec", "x"]));

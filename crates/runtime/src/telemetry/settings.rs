@@ -80,9 +80,10 @@ impl Settings {
             return Ok(None);
         }
         let parent = environment.get("TRACEPARENT").and_then(Parent::parse);
-        // What its caller does not record is in nobody's trace.
-        let is_recorded = parent.is_none_or(|parent| parent.is_sampled);
-        let traces = TRACES.target(environment, config)?.filter(|_| is_recorded);
+        let mut traces = TRACES.target(environment, config)?;
+        if traces.is_some() && !is_sampled(environment, parent)? {
+            traces = None;
+        }
         let metrics = METRICS.target(environment, config)?;
         if traces.is_none() && metrics.is_none() {
             return Ok(None);
@@ -121,6 +122,7 @@ impl Signal {
             None => config.protocol.unwrap_or_default(),
         };
         let Some(url) = self.url(environment, config, protocol) else { return Ok(None) };
+        self.check(environment)?;
         let headers = match self.either(environment, "HEADERS") {
             Some((name, value)) => {
                 pairs(value).ok_or_else(|| format!("{name} is no list like key=value,key=value"))?
@@ -160,6 +162,21 @@ impl Signal {
         Some(format!("{scheme}{}/{}", base.trim_end_matches('/'), path.trim_start_matches('/')))
     }
 
+    /// Refuses what is asked for and cannot be had: it would be missed silently otherwise.
+    fn check(&self, environment: &Environment) -> Result<(), String> {
+        if let Some((name, value)) = self.either(environment, "COMPRESSION")
+            && value != "none"
+        {
+            return Err(format!("{name}: {value:?} is not none: requests are not compressed"));
+        }
+        for what in ["CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"] {
+            if let Some((name, _)) = self.either(environment, what) {
+                return Err(format!("{name} is not supported: the system's certificates count"));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the variable of this signal, or else that of all, with its value.
     fn either<'a>(&self, environment: &'a Environment, what: &str) -> Option<(String, &'a str)> {
         let own = format!("OTEL_EXPORTER_OTLP_{}_{what}", self.word);
@@ -168,6 +185,21 @@ impl Signal {
             let value = environment.get(&name)?.trim();
             Some((name, value))
         })
+    }
+}
+
+/// Tells whether the run is in a trace: it is, unless its caller says that theirs is not recorded.
+fn is_sampled(environment: &Environment, parent: Option<Parent>) -> Result<bool, String> {
+    const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
+    match environment.get(SAMPLER).map(str::trim) {
+        None | Some("parentbased_always_on") => Ok(parent.is_none_or(|parent| parent.is_sampled)),
+        Some("parentbased_always_off") => Ok(parent.is_some_and(|parent| parent.is_sampled)),
+        Some("always_on") => Ok(true),
+        Some("always_off") => Ok(false),
+        Some(other) => Err(format!(
+            "{SAMPLER}: {other:?} is none of always_on, always_off, parentbased_always_on, \
+             parentbased_always_off"
+        )),
     }
 }
 
@@ -339,11 +371,75 @@ mod tests {
             ("OTEL_EXPORTER_OTLP_HEADERS", "secret-key", "no list like key=value"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s", "no number of milliseconds"),
             ("OTEL_BSP_MAX_QUEUE_SIZE", "0", "no number above 0"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "team", "no list like key=value"),
+            ("OTEL_TRACES_EXPORTER", "console", "none of otlp, none"),
+            ("OTEL_TRACES_EXPORTER", "otlp,console", "none of otlp, none"),
+            ("OTEL_METRICS_EXPORTER", "prometheus", "none of otlp, none"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip", "requests are not compressed"),
+            ("OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "gzip", "requests are not compressed"),
+            ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/secret.pem", "is not supported"),
+            ("OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY", "/secret.pem", "is not supported"),
+            ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "/secret.pem", "is not supported"),
+            ("OTEL_TRACES_SAMPLER", "traceidratio", "none of always_on, always_off"),
         ] {
             let all = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a");
             let error = read(&[all, (name, value)], "").unwrap_err();
             assert!(error.starts_with(name) && error.contains(what), "{error}");
-            assert!(!error.contains("secret"), "{error}");
+            assert!(!error.contains("secret") && !error.contains('\n'), "{error}");
         }
+    }
+
+    #[test]
+    fn what_says_only_what_is_so_anyway_is_no_mistake() {
+        for (name, value) in [
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "none"),
+            ("OTEL_EXPORTER_OTLP_CERTIFICATE", ""),
+            ("OTEL_TRACES_SAMPLER", "parentbased_always_on"),
+            ("OTEL_TRACES_EXPORTER", "otlp"),
+            ("OTEL_SDK_DISABLED", "no"),
+        ] {
+            let all = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a");
+            let settings = read(&[all, (name, value)], "").unwrap().unwrap();
+            assert!(settings.traces.is_some() && settings.metrics.is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn spans_that_are_not_to_be_sampled_go_nowhere() {
+        let all = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a");
+        for sampler in ["always_off", "parentbased_always_off"] {
+            let settings = read(&[all, ("OTEL_TRACES_SAMPLER", sampler)], "").unwrap().unwrap();
+            assert_eq!((settings.traces, settings.metrics.is_some()), (None, true), "{sampler}");
+        }
+        // Who is called by somebody who records does what the sampler says of that.
+        let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        for (sampler, is_told) in [("always_off", false), ("parentbased_always_off", true)] {
+            let vars = [all, ("TRACEPARENT", parent), ("OTEL_TRACES_SAMPLER", sampler)];
+            let settings = read(&vars, "").unwrap().unwrap();
+            assert_eq!(settings.traces.is_some(), is_told, "{sampler}");
+        }
+        let parent = ("TRACEPARENT", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00");
+        let settings = read(&[all, parent, ("OTEL_TRACES_SAMPLER", "always_on")], "");
+        assert!(settings.unwrap().unwrap().traces.is_some());
+    }
+
+    #[test]
+    fn each_signal_may_have_its_own_headers_and_time() {
+        let settings = read(
+            &[
+                ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a"),
+                ("OTEL_EXPORTER_OTLP_HEADERS", "x=all"),
+                ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "x=metrics"),
+                ("OTEL_EXPORTER_OTLP_TIMEOUT", "100"),
+                ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "200"),
+            ],
+            "",
+        );
+        let settings = settings.unwrap().unwrap();
+        let (traces, metrics) = (settings.traces.unwrap(), settings.metrics.unwrap());
+        assert_eq!(traces.headers, [("x".to_owned(), "all".into())]);
+        assert_eq!(metrics.headers, [("x".to_owned(), "metrics".into())]);
+        let millis = [traces.timeout, metrics.timeout].map(|time| time.as_millis());
+        assert_eq!(millis, [200, 100]);
     }
 }
