@@ -39,8 +39,6 @@ macro_rules! untold {
             | EventBody::TextReset {}
             | EventBody::ReasoningDelta { .. }
             | EventBody::ToolCallDelta { .. }
-            | EventBody::Question { .. }
-            | EventBody::Answer { .. }
             | EventBody::Status { .. }
             | EventBody::CacheBreak { .. }
             | EventBody::Effect { .. }

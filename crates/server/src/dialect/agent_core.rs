@@ -221,6 +221,8 @@ impl Translator for AgentCore {
             | EventBody::CompactionEnd { .. }
             | EventBody::Custom { .. }
             | EventBody::Gap { .. }
+            | EventBody::Question { .. }
+            | EventBody::Answer { .. }
             | untold!() => {}
         }
     }

@@ -5,23 +5,28 @@
 //! call that made it. Where Claude Code has its own ids, ours are derived from places in the log, so
 //! that they are the same whenever it is read.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use bowline_agent::entry::{CallStatus, Ending, RunError, RunErrorKind};
+use bowline_agent::entry::{CallStatus, Ending};
 use bowline_agent::event::{Event, EventBody, RunEnd};
-use bowline_agent::id::{AgentId, SessionId};
+use bowline_agent::id::AgentId;
 use bowline_agent::journal::Pos;
-use bowline_agent::limits::LimitKind;
-use bowline_llm::{CallId, Usage, text_of};
+use bowline_llm::{CallId, StopReason, Usage, text_of};
 use jiff::Timestamp;
-use serde::Serialize;
 use uuid::Uuid;
 
 use super::answer::Answer;
-use super::calls::{Arguments, Call, Calls};
+use super::calls::{Call, Calls};
 use super::side::Side;
 use super::{Lines, Scene, Translator};
 use crate::ending::complaint;
+
+use self::line::{
+    AssistantMessage, Block, CompactMetadata, DURING_EXECUTION, Denial, Line, ModelUsage,
+    RunResult, System, TaskUsage, TokenUsage, ToolResult, UserMessage, What, stop_reason, subtype,
+};
+
+mod line;
 
 #[derive(Debug, Default)]
 pub(super) struct Claude {
@@ -30,17 +35,29 @@ pub(super) struct Claude {
     calls: Calls,
     answer: Answer,
     side: Side,
-    // By whose call a sub-agent was made, what each agent asks, and what it is saying.
-    made_by: HashMap<AgentId, CallId>,
+    // The sub-agents, what each agent asks, and what it is saying.
+    tasks: HashMap<AgentId, Task>,
     models: HashMap<AgentId, String>,
     drafts: HashMap<AgentId, Vec<Block>>,
     denied: HashMap<CallId, Call>,
+    // The calls about which a person has decided.
+    decided: HashSet<(AgentId, CallId)>,
     // The call that a step of a plan is about to make: it is a message of its own.
     step: Option<CallId>,
-    // How many tokens the first agent's conversation had before it was summarised.
+    // How many tokens the first agent's conversation had before it was summarised, and whether
+    // somebody asked for that.
     tokens: Option<u64>,
+    is_demanded: bool,
     run: Run,
     place: Place,
+}
+
+/// A sub-agent at work.
+#[derive(Debug)]
+struct Task {
+    made_by: CallId,
+    began: Timestamp,
+    tool_uses: u64,
 }
 
 /// What is counted of the run of the session's first agent.
@@ -49,6 +66,11 @@ struct Run {
     began: Option<Timestamp>,
     turns: u32,
     api_ms: u64,
+    // What its own replies took, and why the last one stopped.
+    usage: Usage,
+    stop: Option<StopReason>,
+    // What all model calls took, those of sub-agents and on the side too.
+    models: BTreeMap<String, ModelUsage>,
 }
 
 /// Where the last line stood: how many lines its entry had led to, and how many were only live.
@@ -57,130 +79,6 @@ struct Place {
     at: Option<Pos>,
     line: u64,
     live_line: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct Line<'a> {
-    #[serde(flatten)]
-    what: What<'a>,
-    session_id: SessionId,
-    uuid: String,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum What<'a> {
-    System(System<'a>),
-    Assistant { message: AssistantMessage<'a>, parent_tool_use_id: Option<String> },
-    User { message: UserMessage<'a>, parent_tool_use_id: Option<String> },
-    Result(Box<RunResult>),
-}
-
-#[derive(Debug, Serialize)]
-#[serde(tag = "subtype", rename_all = "snake_case")]
-enum System<'a> {
-    Init {
-        cwd: Option<&'a str>,
-        tools: &'a [String],
-        model: &'a str,
-    },
-    ApiRetry {
-        attempt: u32,
-        retry_delay_ms: u64,
-        error_status: Option<u16>,
-        error: &'a str,
-    },
-    CompactBoundary {
-        compact_metadata: CompactMetadata,
-    },
-    TaskStarted {
-        task_id: AgentId,
-        tool_use_id: &'a str,
-        description: &'a str,
-    },
-    TaskNotification {
-        task_id: AgentId,
-        tool_use_id: Option<String>,
-        status: &'a str,
-        summary: &'a str,
-        usage: TaskUsage,
-    },
-}
-
-#[derive(Debug, Serialize)]
-struct CompactMetadata {
-    pre_tokens: Option<u64>,
-}
-
-#[derive(Debug, Serialize)]
-struct TaskUsage {
-    total_tokens: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct AssistantMessage<'a> {
-    id: String,
-    r#type: &'static str,
-    role: &'static str,
-    model: &'a str,
-    content: [&'a Block; 1],
-    stop_reason: Option<&'a str>,
-    stop_sequence: Option<&'a str>,
-    usage: Option<TokenUsage>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Block {
-    Thinking { thinking: String, signature: &'static str },
-    Text { text: String },
-    ToolUse { id: String, name: String, input: Arguments },
-}
-
-#[derive(Debug, Serialize)]
-struct UserMessage<'a> {
-    role: &'static str,
-    content: [ToolResult<'a>; 1],
-}
-
-#[derive(Debug, Serialize)]
-struct ToolResult<'a> {
-    r#type: &'static str,
-    tool_use_id: &'a str,
-    content: String,
-    is_error: bool,
-}
-
-/// `input_tokens` are those that no cache was involved in.
-#[derive(Debug, Clone, Copy, Serialize)]
-struct TokenUsage {
-    input_tokens: u64,
-    cache_creation_input_tokens: u64,
-    cache_read_input_tokens: u64,
-    output_tokens: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct RunResult {
-    subtype: &'static str,
-    is_error: bool,
-    duration_ms: u64,
-    duration_api_ms: u64,
-    num_turns: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    errors: Vec<String>,
-    total_cost_usd: Option<f64>,
-    usage: TokenUsage,
-    permission_denials: Vec<Denial>,
-}
-
-#[derive(Debug, Serialize)]
-struct Denial {
-    tool_name: String,
-    tool_use_id: String,
-    tool_input: Arguments,
 }
 
 impl Translator for Claude {
@@ -204,6 +102,9 @@ impl Translator for Claude {
             }
             EventBody::ToolCall { name, arguments } => {
                 let call = self.calls.hear(event);
+                if let Some(task) = self.tasks.get_mut(&event.agent.id) {
+                    task.tool_uses += 1;
+                }
                 let (name, input) = (name.clone(), arguments.as_str().into());
                 self.draft(event, Block::ToolUse { id: call.id, name, input });
                 if self.step.take().is_some_and(|step| Some(&step) == event.call_id.as_ref()) {
@@ -215,16 +116,23 @@ impl Translator for Claude {
             EventBody::ToolEnd { status, content, .. } => {
                 self.result(event, *status, text_of(content), lines);
             }
-            EventBody::TurnEnd { usage, ms, .. } => {
-                self.run.count(event, u32::from(!is_aside), ms.unwrap_or(0));
+            EventBody::TurnEnd { usage, .. } => {
+                self.run.count(event, is_aside);
                 self.reply(event, *usage, lines);
             }
+            EventBody::PermissionDecision { .. } => {
+                let call = event.call_id.clone().map(|call| (event.agent.id, call));
+                self.decided.extend(call);
+            }
+            EventBody::Queued { kind: "compact", .. } if is_root => self.is_demanded = true,
             EventBody::Retry { attempt, delay_ms, reason } => {
                 let retry = System::retry(*attempt, *delay_ms, reason);
                 self.say(event, What::System(retry), lines);
             }
             EventBody::CompactionStart { tokens, .. } => self.compacting(event, *tokens),
-            EventBody::CompactionEnd { done, .. } => self.compacted(event, *done, lines),
+            EventBody::CompactionEnd { done, tokens, .. } => {
+                self.compacted(event, *done, *tokens, lines);
+            }
             EventBody::RunEnd(end) if is_root => self.end(event, end, lines),
             EventBody::Rejected { error } | EventBody::RunLost { error } if is_root => {
                 self.lost(event, error, lines);
@@ -236,7 +144,6 @@ impl Translator for Claude {
             | EventBody::PlanCreated { .. }
             | EventBody::PlanStepEnd { .. }
             | EventBody::PermissionRequest { .. }
-            | EventBody::PermissionDecision { .. }
             | EventBody::LimitHit { .. }
             | EventBody::Warning { .. }
             | EventBody::Custom { .. }
@@ -244,6 +151,8 @@ impl Translator for Claude {
             | EventBody::RunEnd(_)
             | EventBody::Rejected { .. }
             | EventBody::RunLost { .. }
+            | EventBody::Question { .. }
+            | EventBody::Answer { .. }
             | untold!() => {}
         }
     }
@@ -269,9 +178,18 @@ impl Claude {
             return;
         }
         self.denied.clear();
+        self.is_demanded = false;
         self.run = Run { began: Some(event.ts), ..Run::default() };
         let scene = std::mem::take(&mut self.scene);
-        let init = System::Init { cwd: scene.cwd.as_deref(), tools: &scene.tools, model };
+        let init = System::Init {
+            cwd: scene.cwd.as_deref(),
+            tools: &scene.tools,
+            mcp_servers: [],
+            model,
+            slash_commands: [],
+            skills: [],
+            plugins: [],
+        };
         self.say(event, What::System(init), lines);
         self.scene = scene;
     }
@@ -305,6 +223,9 @@ impl Claude {
 
     fn result(&mut self, event: &Event, status: CallStatus, content: String, lines: &mut Lines) {
         let call = self.calls.end(event);
+        if status == CallStatus::Denied {
+            self.refused(event, &call, &content, lines);
+        }
         let result = ToolResult {
             r#type: "tool_result",
             tool_use_id: &call.id,
@@ -319,8 +240,24 @@ impl Claude {
         }
     }
 
+    /// Tells that a call was denied, unless a person did so.
+    fn refused(&mut self, event: &Event, call: &Call, message: &str, lines: &mut Lines) {
+        let id = event.call_id.clone().map(|id| (event.agent.id, id));
+        if id.is_some_and(|id| self.decided.remove(&id)) {
+            return;
+        }
+        let denied = System::PermissionDenied {
+            tool_name: &call.name,
+            tool_use_id: &call.id,
+            agent_id: (event.agent.depth > 0).then_some(event.agent.id),
+            message,
+        };
+        self.say(event, What::System(denied), lines);
+    }
+
     fn task_started(&mut self, event: &Event, call: &CallId, lines: &mut Lines) {
-        self.made_by.insert(event.agent.id, call.clone());
+        let task = Task { made_by: call.clone(), began: event.ts, tool_uses: 0 };
+        self.tasks.insert(event.agent.id, task);
         let agent = &event.agent;
         let started = System::TaskStarted {
             task_id: agent.id,
@@ -342,15 +279,22 @@ impl Claude {
             Some(Ending::Canceled(_)) | None => "stopped",
             Some(Ending::Failed(_) | Ending::Limit(_) | Ending::NeedsApproval) => "failed",
         };
+        let tool_use_id = self.parent(event);
+        let task = self.tasks.remove(&event.agent.id);
+        let usage = TaskUsage {
+            total_tokens,
+            tool_uses: task.as_ref().map_or(0, |task| task.tool_uses),
+            duration_ms: task.map_or(0, |task| millis(task.began, event.ts)),
+        };
         let ended = System::TaskNotification {
             task_id: event.agent.id,
-            tool_use_id: self.parent(event),
+            tool_use_id,
             status,
+            output_file: "",
             summary: &outcome.and_then(complaint).unwrap_or_default(),
-            usage: TaskUsage { total_tokens },
+            usage,
         };
         self.say(event, What::System(ended), lines);
-        self.made_by.remove(&event.agent.id);
     }
 
     fn compacting(&mut self, event: &Event, tokens: u64) {
@@ -360,9 +304,20 @@ impl Claude {
     }
 
     /// Tells that a summary stands for the beginning of the conversation; of the first agent's.
-    fn compacted(&mut self, event: &Event, done: bool, lines: &mut Lines) {
-        if event.agent.depth == 0 && done {
-            let compact_metadata = CompactMetadata { pre_tokens: self.tokens.take() };
+    fn compacted(
+        &mut self,
+        event: &Event,
+        done: bool,
+        post_tokens: Option<u64>,
+        lines: &mut Lines,
+    ) {
+        if event.agent.depth > 0 {
+            return;
+        }
+        let trigger = if std::mem::take(&mut self.is_demanded) { "manual" } else { "auto" };
+        if done {
+            let pre_tokens = self.tokens.take();
+            let compact_metadata = CompactMetadata { trigger, pre_tokens, post_tokens };
             self.say(event, What::System(System::CompactBoundary { compact_metadata }), lines);
         }
     }
@@ -371,7 +326,7 @@ impl Claude {
     /// it.
     fn parent(&self, event: &Event) -> Option<String> {
         let id = event.agent.id;
-        let made_by = self.made_by.get(&id).map(ToString::to_string);
+        let made_by = self.tasks.get(&id).map(|task| task.made_by.to_string());
         (event.agent.depth > 0).then(|| made_by.unwrap_or_else(|| id.to_string()))
     }
 
@@ -382,7 +337,6 @@ impl Claude {
             subtype: subtype(&end.outcome),
             result: complaint.is_none().then(|| self.answer.text()),
             total_cost_usd: end.spent.cost(),
-            usage: end.spent.usage.into(),
             permission_denials: denials.map(Denial::from).collect(),
             ..self.run.failed(event, complaint)
         };
@@ -400,39 +354,49 @@ impl Claude {
     }
 }
 
-impl<'a> System<'a> {
-    fn retry(attempt: u32, retry_delay_ms: u64, error: &'a str) -> Self {
-        // They count retries, we the attempts.
-        let attempt = attempt.saturating_sub(1);
-        Self::ApiRetry { attempt, retry_delay_ms, error_status: None, error }
-    }
-}
-
 impl Run {
-    fn count(&mut self, event: &Event, turns: u32, api_ms: u64) {
-        if event.agent.depth == 0 {
-            self.turns = self.turns.saturating_add(turns);
-            self.api_ms = self.api_ms.saturating_add(api_ms);
+    /// Counts a model call that is over, of whatever agent.
+    fn count(&mut self, event: &Event, is_aside: bool) {
+        let EventBody::TurnEnd { model, usage, cost_usd, finish, ms, .. } = &event.body else {
+            return;
+        };
+        if let Some(usage) = usage {
+            let of_model = self.models.entry(model.clone()).or_insert_with(ModelUsage::none);
+            of_model.add(*usage, *cost_usd);
+        }
+        if event.agent.depth > 0 {
+            return;
+        }
+        self.api_ms = self.api_ms.saturating_add(ms.unwrap_or(0));
+        if !is_aside {
+            self.turns = self.turns.saturating_add(1);
+            self.usage += usage.unwrap_or_default();
+            self.stop = Some(finish.clone());
         }
     }
 
     /// Makes the result of a run of which nothing is known but what was counted.
     fn failed(&self, event: &Event, complaint: Option<String>) -> RunResult {
-        let began = self.began.unwrap_or(event.ts);
-        let took = event.ts.as_millisecond().saturating_sub(began.as_millisecond());
         RunResult {
             subtype: DURING_EXECUTION,
             is_error: complaint.is_some(),
-            duration_ms: u64::try_from(took).unwrap_or(0),
+            duration_ms: millis(self.began.unwrap_or(event.ts), event.ts),
             duration_api_ms: self.api_ms,
             num_turns: self.turns,
+            stop_reason: self.stop.as_ref().and_then(stop_reason),
             result: None,
             errors: complaint.into_iter().collect(),
             total_cost_usd: None,
-            usage: Usage::default().into(),
+            usage: self.usage.into(),
+            model_usage: self.models.clone(),
             permission_denials: Vec::new(),
         }
     }
+}
+
+fn millis(from: Timestamp, to: Timestamp) -> u64 {
+    let took = to.as_millisecond().saturating_sub(from.as_millisecond());
+    u64::try_from(took).unwrap_or(0)
 }
 
 impl Place {
@@ -450,52 +414,5 @@ impl Place {
         *line += 1;
         let name = format!("{name}/{line}");
         Uuid::new_v5(&Uuid::from(event.session), name.as_bytes()).to_string()
-    }
-}
-
-/// What is the matter with a run that reached none of the limits that have a name of their own.
-const DURING_EXECUTION: &str = "error_during_execution";
-
-fn subtype(ending: &Ending) -> &'static str {
-    match ending {
-        Ending::Done => "success",
-        Ending::Limit(LimitKind::ModelTurns) => "error_max_turns",
-        Ending::Limit(LimitKind::CostUsd | LimitKind::CostBudget) => "error_max_budget_usd",
-        Ending::Failed(RunError { kind: RunErrorKind::OutputInvalid, .. }) => {
-            "error_max_structured_output_retries"
-        }
-        Ending::Limit(
-            LimitKind::ToolCalls
-            | LimitKind::RunTime
-            | LimitKind::TotalTokens
-            | LimitKind::TokenBudget
-            | LimitKind::TimeBudget
-            | LimitKind::Stall,
-        )
-        | Ending::Failed(_)
-        | Ending::Canceled(_)
-        | Ending::NeedsApproval => DURING_EXECUTION,
-    }
-}
-
-impl From<Call> for Denial {
-    fn from(call: Call) -> Self {
-        Self {
-            tool_name: call.name,
-            tool_use_id: call.id,
-            tool_input: call.arguments.as_str().into(),
-        }
-    }
-}
-
-impl From<Usage> for TokenUsage {
-    fn from(usage: Usage) -> Self {
-        let (read, write) = (usage.cache_read.unwrap_or(0), usage.cache_write.unwrap_or(0));
-        Self {
-            input_tokens: usage.input.saturating_sub(read.saturating_add(write)),
-            cache_creation_input_tokens: write,
-            cache_read_input_tokens: read,
-            output_tokens: usage.output,
-        }
     }
 }

@@ -205,6 +205,8 @@ impl Codalotl {
             | EventBody::CompactionStart { .. }
             | EventBody::CompactionEnd { .. }
             | EventBody::Custom { .. }
+            | EventBody::Question { .. }
+            | EventBody::Answer { .. }
             | untold!() => None,
         }
     }

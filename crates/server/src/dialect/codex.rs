@@ -129,6 +129,8 @@ impl Translator for Codex {
             | EventBody::CompactionStart { .. }
             | EventBody::CompactionEnd { .. }
             | EventBody::Custom { .. }
+            | EventBody::Question { .. }
+            | EventBody::Answer { .. }
             | untold!() => {}
         }
     }

@@ -126,6 +126,8 @@ impl Translator for Headless {
             | EventBody::CompactionStart { .. }
             | EventBody::CompactionEnd { .. }
             | EventBody::Custom { .. }
+            | EventBody::Question { .. }
+            | EventBody::Answer { .. }
             | untold!() => {}
         }
     }

@@ -81,6 +81,8 @@ impl Translator for Pingu {
             | EventBody::CompactionEnd { .. }
             | EventBody::Custom { .. }
             | EventBody::Gap { .. }
+            | EventBody::Question { .. }
+            | EventBody::Answer { .. }
             | untold!() => {}
         }
     }

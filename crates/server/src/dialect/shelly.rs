@@ -31,6 +31,8 @@ pub enum Notice {
     Agent(&'static str, AgentEventData),
     /// `error`: a run ended with one.
     Error(ErrorEventData),
+    /// `ask_user`: a call waits for an answer or a decision.
+    Question(AskUserEventData),
     /// `compaction`: a summary stands for the beginning of the conversation.
     Compaction,
 }
@@ -68,6 +70,18 @@ pub struct AgentEventData {
 pub struct ErrorEventData {
     /// What went wrong.
     pub error: String,
+}
+
+/// The data of `ask_user`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AskUserEventData {
+    /// The call that waits: whoever answers names it.
+    pub id: String,
+    /// What is asked.
+    pub text: String,
+    /// Answers to choose from; to whether a call may run, `yes` and `no`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
 }
 
 /// shelly's `message.Message`.
@@ -133,6 +147,7 @@ impl Notice {
             Self::ToolCall(kind, _) | Self::Agent(kind, _) => kind,
             Self::MessageAdded(_) => "message_added",
             Self::Error(_) => "error",
+            Self::Question(_) => "ask_user",
             Self::Compaction => "compaction",
         }
     }
@@ -164,6 +179,7 @@ enum Data<'a> {
     MessageAdded(&'a MessageAddedEventData),
     Agent(&'a AgentEventData),
     Error(&'a ErrorEventData),
+    Question(&'a AskUserEventData),
     Nothing {},
 }
 
@@ -175,6 +191,7 @@ impl Translator for Shelly {
                 Notice::MessageAdded(data) => Data::MessageAdded(data),
                 Notice::Agent(_, data) => Data::Agent(data),
                 Notice::Error(data) => Data::Error(data),
+                Notice::Question(data) => Data::Question(data),
                 Notice::Compaction => Data::Nothing {},
             };
             lines.say(&Line {
@@ -220,6 +237,12 @@ impl Shelly {
                 let start = (!call.has_started).then(|| tool_call("tool_call_start", call.clone()));
                 start.into_iter().chain([tool_call("tool_call_end", call)]).collect()
             }
+            EventBody::Question { question, options, .. } => {
+                vec![asked(event, question, options.clone())]
+            }
+            EventBody::PermissionRequest { question, .. } => {
+                vec![asked(event, question, vec!["yes".to_owned(), "no".to_owned()])]
+            }
             EventBody::Delivered { .. } => {
                 self.delivered = event.pos;
                 Vec::new()
@@ -236,8 +259,8 @@ impl Shelly {
             | EventBody::PlanCreated { .. }
             | EventBody::PlanStepStart { .. }
             | EventBody::PlanStepEnd { .. }
-            | EventBody::PermissionRequest { .. }
             | EventBody::PermissionDecision { .. }
+            | EventBody::Answer { .. }
             | EventBody::LimitHit { .. }
             | EventBody::Retry { .. }
             | EventBody::Warning { .. }
@@ -266,6 +289,11 @@ impl Shelly {
 
 fn tool_call(kind: &'static str, call: super::calls::Call) -> Notice {
     Notice::ToolCall(kind, ToolCallEventData { tool_name: call.name, call_id: call.id })
+}
+
+fn asked(event: &Event, question: &str, options: Vec<String>) -> Notice {
+    let id = event.call_id.as_ref().map(ToString::to_string).unwrap_or_default();
+    Notice::Question(AskUserEventData { id, text: question.to_owned(), options })
 }
 
 fn messages(agent: &str, message: &Message, was_delivered: bool) -> Vec<Notice> {
@@ -365,6 +393,7 @@ impl Callbacks {
                 Notice::ToolCall(..)
                 | Notice::MessageAdded(_)
                 | Notice::Error(_)
+                | Notice::Question(_)
                 | Notice::Compaction => {
                     (self.event_func)(&notice);
                 }

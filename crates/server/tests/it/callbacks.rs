@@ -20,6 +20,7 @@ fn callbacks_are_called_as_shellys_loop_calls_them() {
                 }
                 Notice::MessageAdded(data) => format!("message_added {}", data.role),
                 Notice::Error(data) => format!("error {}", data.error),
+                Notice::Question(data) => format!("ask_user {}", data.text),
                 Notice::Compaction => "compaction".to_owned(),
                 Notice::Agent(..) => panic!("the life of agents is told by the notifier"),
             };

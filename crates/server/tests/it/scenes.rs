@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use bowline_agent::children::Child;
 use bowline_agent::effect::{Compact, DynEffect};
-use bowline_agent::entry::Entry;
+use bowline_agent::entry::{Entry, Wake};
 use bowline_agent::event::{Event, EventBody};
 use bowline_agent::gate::{Gate, Review, Verdict};
 use bowline_agent::id::Source;
@@ -14,7 +14,7 @@ use bowline_agent::journal::{Pos, Store as _};
 use bowline_agent::limits::Limits;
 use bowline_agent::op::Decision;
 use bowline_agent::orchestrator::{Orchestrator, PlanExecute, React};
-use bowline_agent::tool::{Access, ToolContext, ToolError, Toolbox, tool_fn};
+use bowline_agent::tool::{Access, ToolContext, ToolError, ToolOutput, Toolbox, Waked, tool_fn};
 use bowline_agent::{Agent, Memory, OutputSchema, Run, SessionHandle};
 use bowline_llm::retry::Policy;
 use bowline_llm::scripted::{Reply, ScriptedModel};
@@ -48,6 +48,10 @@ pub(crate) fn all() -> Vec<Lived> {
             play.run("May you?").await;
         }),
         live("approval", Stage::new(decision()), async |play| play.run("May you?").await),
+        live("question", Stage { attended: true, ..Stage::new(question()) }, async |play| {
+            play.run("Ask me.").await;
+        }),
+        live("unanswered", Stage::new(question()), async |play| play.run("Ask me.").await),
         live("limit", Stage { model_turns: 1, ..Stage::new(limit()) }, async |play| {
             play.run("On and on.").await;
         }),
@@ -167,6 +171,20 @@ fn decision() -> Vec<Reply> {
     ]
 }
 
+/// A question that is answered, and a command that a person forbids.
+fn question() -> Vec<Reply> {
+    let asks = json!({ "question": "Which one?", "options": ["this", "that"] });
+    vec![
+        Reply::message(bowline_llm::AssistantMessage::default())
+            .and(call("which", "ask_user", &asks))
+            .with_usage(usage(100, 10)),
+        Reply::message(bowline_llm::AssistantMessage::default())
+            .and(call("forbidden", "bash", &json!({ "command": "ask first" })))
+            .with_usage(usage(110, 10)),
+        Reply::text("That it is.").with_usage(usage(120, 10)),
+    ]
+}
+
 fn limit() -> Vec<Reply> {
     vec![
         Reply::call("bash", r#"{"command":"ls"}"#).with_usage(usage(100, 10)),
@@ -281,6 +299,13 @@ impl Play {
                 self.latch.notify_one();
             }
             (EventBody::ToolStart { .. }, Some("stop")) => self.handle.cancel(),
+            (EventBody::Question { .. }, Some(call)) if self.is_attended => {
+                self.handle.answer(call.into(), "that".to_owned()).await.unwrap();
+            }
+            (EventBody::PermissionRequest { .. }, Some("forbidden")) if self.is_attended => {
+                let reason = "not today".to_owned();
+                self.handle.decide("forbidden".into(), Decision::Deny { reason }).await.unwrap();
+            }
             (EventBody::PermissionRequest { .. }, Some(call)) if self.is_attended => {
                 self.handle.decide(call.into(), Decision::Allow {}).await.unwrap();
             }
@@ -398,6 +423,10 @@ struct Input {
     #[serde(default)]
     text: String,
     #[serde(default)]
+    question: String,
+    #[serde(default)]
+    options: Vec<String>,
+    #[serde(default)]
     steps: Value,
 }
 
@@ -449,7 +478,14 @@ fn tools(inner: Agent, latch: &Arc<Notify>) -> Toolbox {
         }
         .boxed()
     });
+    let ask = tool_fn("ask_user", "Asks.", async |input: Input, cx: ToolContext| match cx.wake {
+        Some(Waked::Answered(answer)) => Ok(answer.into()),
+        _ => Ok(ToolOutput::Waiting(Wake::Answer {
+            question: input.question,
+            options: input.options,
+        })),
+    });
     let all = Toolbox::default().with(bash).unwrap().with(write).unwrap().with(edit).unwrap();
     let all = all.with(fetch).unwrap().with(plan).unwrap().with(message).unwrap();
-    all.with(held(latch)).unwrap().with(delegate).unwrap().with(read()).unwrap()
+    all.with(held(latch)).unwrap().with(delegate).unwrap().with(read()).unwrap().with(ask).unwrap()
 }

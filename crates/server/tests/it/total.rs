@@ -174,6 +174,10 @@ fn of_calls() -> impl Strategy<Value = EventBody> {
             EventBody::ToolEnd { name, status, ms: None, content, truncated: false, behind: None }
         }),
         texts().prop_map(move |question| EventBody::PermissionRequest { question, waiting }),
+        texts().prop_map(move |question| {
+            EventBody::Question { options: vec![question.clone()], question, waiting }
+        }),
+        texts().prop_map(|text| EventBody::Answer { text, waiting: None }),
         tools().prop_map(|tool| {
             let args = RawJson::parse("{}").unwrap();
             EventBody::PlanCreated { count: 1, steps: vec![PlanStep { tool, args }] }
