@@ -151,3 +151,73 @@ fn a_session_is_summarised_when_somebody_says_so() {
     assert!(last.to_string().contains("A story was told."), "{last}");
     assert!(!last.to_string().contains("A long story."), "{last}");
 }
+
+/// What a provider says of a request that is too long.
+fn overflow() -> Reply {
+    let error = json!({ "code": "context_length_exceeded", "message": "the prompt is too long" });
+    Reply::Status(400, json!({ "error": error }).to_string())
+}
+
+fn asks_for_notes(request: &Value) -> bool {
+    messages(request)[0]["content"].as_str().unwrap_or_default().contains("working notes")
+}
+
+#[test]
+fn a_request_that_stays_too_long_after_a_summary_is_an_exit_code_of_its_own() {
+    for (notes, what) in [
+        ("## Done\nA story was told.".to_owned(), "the prompt is too long"),
+        ("A summary that is longer than the story. ".repeat(600), "the prompt is too long"),
+    ] {
+        let provider = Provider::answering(move |request| {
+            match (asks_for_notes(request), request.to_string().contains("Another.")) {
+                (true, _) => Reply::Text(notes.clone()),
+                (false, false) => Reply::Text("A long story. ".repeat(400)),
+                (false, true) => overflow(),
+            }
+        });
+        let home = Home::new(&provider);
+        assert_eq!(home.run(&["exec", "Tell a story."]).0, 0);
+        let (code, out, err) = home.run(&["exec", "--json", "--continue", "Another."]);
+        assert_eq!(code, 7, "{err}{out}");
+        assert!(err.contains(what), "{err}");
+        assert!(provider.requests().iter().any(asks_for_notes), "it was tried");
+        let told = |kind: &str| out.matches(&format!("\"type\":\"{kind}\"")).count();
+        assert_eq!(told("compaction_start"), told("compaction_end"), "{out}");
+        assert!(told("compaction_end") >= 1 && told("run_end") == 1, "{out}");
+    }
+}
+
+#[test]
+fn a_session_with_bodies_beside_its_log_is_summarised() {
+    let provider =
+        Provider::answering(|request| match (asks_for_notes(request), results(request)) {
+            (true, _) => Reply::Text("## Done\nA picture was looked at.".to_owned()),
+            (false, 0) if !request.to_string().contains("The end?") => {
+                let path = json!({ "path": "large.png" });
+                Reply::Calls(vec![("call_1".to_owned(), "read", path)])
+            }
+            (false, _) => Reply::Text("It is large. ".repeat(400)),
+        });
+    let home = Home::new(&provider);
+    let mut image = b"\x89PNG\r\n\x1a\n".to_vec();
+    image.resize(300 * 1024, 0xAB);
+    std::fs::write(home.work().join("large.png"), image).unwrap();
+    assert_eq!(home.run(&["exec", "Look at large.png."]).0, 0);
+    assert_eq!(home.run(&["exec", "--continue", "Again."]).0, 0);
+    // 0xAB in base64.
+    let body = "q6ur".repeat(100);
+    let before = provider.requests().pop().unwrap().to_string();
+    assert!(before.contains(&body), "the picture is sent although it is not in the log");
+    assert!(before.len() > 300 * 1024);
+    let (code, out, err) = home.run(&["exec", "--continue", "/compact what was on the picture"]);
+    assert_eq!((code, out.as_str()), (0, ""), "{err}");
+    assert!(err.contains("summarised: 6 messages are 3 now"), "{err}");
+    let asked = provider.requests().pop().unwrap();
+    assert!(asks_for_notes(&asked) && asked.to_string().len() < 64 * 1024);
+    assert_eq!(home.run(&["exec", "--continue", "The end?"]).0, 0);
+    let last = provider.requests().pop().unwrap().to_string();
+    assert!(last.contains("A picture was looked at."), "{}", last.len());
+    assert!(!last.contains(&body), "what the summary stands for is not sent any more");
+    let (code, out, err) = home.run(&["sessions", "verify", &home.sessions()[0]]);
+    assert_eq!(code, 0, "{out}{err}");
+}
