@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_agent::children::{Beginning, Child};
+use bowline_agent::children::Child;
 use bowline_agent::middleware::{Middleware, Timeout};
 use bowline_agent::tool::{Access, ToolContext, ToolError, Toolbox, tool_fn};
 use bowline_agent::{Agent, Redaction};
@@ -44,8 +44,7 @@ fn delegate() -> Toolbox {
         let gone = || ToolError::failed("there is no parent");
         let parent = cx.children.parent().ok_or_else(gone)?.clone();
         let agent = Agent { name: "helper".to_owned(), ..parent };
-        let child = Child { agent, key: None, label: None, beginning: Beginning::Fresh };
-        let child = cx.children.create(child).await;
+        let child = cx.children.create(Child::new(agent)).await;
         let child = child.map_err(|error| ToolError::failed(error.to_string()))?;
         Ok(child.prompt("work").await.unwrap().text().into())
     });
