@@ -14,6 +14,7 @@
 //! - [`effect`]: what changes the conversation at a step; [`transform`]: what changes only what the
 //!   model gets to see of it; [`middleware`]: what wraps a run; [`on_stop`] and [`feed`]: who keeps
 //!   it going.
+//! - [`prompt`]: the system text, from plain facts.
 //! - [`agent`], [`handle`], [`run`], [`event`]: the face for those who embed it.
 //! - `turn` owns one agent's log and does one step; `driver` does step after step.
 #![deny(missing_docs)]
@@ -44,6 +45,7 @@ pub mod orchestrator;
 mod outcome;
 pub mod output;
 mod projection;
+pub mod prompt;
 mod redact;
 pub mod run;
 mod session;
