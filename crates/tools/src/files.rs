@@ -237,7 +237,7 @@ pub(crate) fn missing(workspace: &Workspace, path: &Path) -> ToolError {
 }
 
 /// Returns how many characters to insert, remove or replace to get from one name to the other.
-fn distance(a: &str, b: &str) -> usize {
+pub(crate) fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.chars().enumerate() {

@@ -1,9 +1,10 @@
 //! What touches the machine and the world around it: the tools with which an agent runs commands,
 //! reads, changes and finds files, reads the web, and speaks to a person.
 //!
-//! [`toolbox`] makes them for a [`Workspace`], all but [`Message`], which not every agent needs. A program that does not only try things out
-//! calls [`helper`] first thing in its `main`: commands are then started by a helper process, which
-//! ends them with all they have started, whatever happens to the program (see [`process`]).
+//! [`toolbox`] makes them for a [`Workspace`], all but [`Message`] and [`LoadSkill`], which not every agent
+//! needs. A program that does not only try things out calls [`helper`] first thing in its `main`:
+//! commands are then started by a helper process, which ends them with all they have started, whatever
+//! happens to the program (see [`process`]).
 //!
 //! Nothing here reads environment variables: what commands see is an [`Environment`] that the caller
 //! makes. Access to files is not confined here either; that is decided before a tool runs, from what
@@ -12,8 +13,8 @@
 //! In reading order: `workspace`, `environment`; [`process`] (the helper and its commands), `bash`,
 //! `job`, `excerpt` (long outputs); `files` (what an agent knows of them, and safe writing), `text`
 //! and `lines` (line ends, forgiving comparison), `read`, `write`, `edit`, `patch`; `search`
-//! (`list`, `glob`, `grep`); `fetch`; `plan`, `ask` and `message` (what a person sees); `schema` and
-//! `toolbox`.
+//! (`list`, `glob`, `grep`); `fetch`; `plan`, `ask` and `message` (what a person sees); `skill`;
+//! `schema` and `toolbox`.
 //!
 //! `examples/commands.rs` runs a command as an agent would.
 
@@ -35,6 +36,7 @@ pub mod process;
 mod read;
 mod schema;
 mod search;
+mod skill;
 mod text;
 mod toolbox;
 mod workspace;
@@ -52,6 +54,7 @@ pub use plan::{UpdatePlan, UpdatePlanInput};
 pub use process::helper;
 pub use read::{Read, ReadInput};
 pub use search::{Glob, GlobInput, Grep, GrepInput, List, ListInput};
+pub use skill::{LoadSkill, LoadSkillInput, Skill};
 pub use toolbox::{Editing, small_toolbox, toolbox};
 pub use workspace::Workspace;
 pub use write::{Write, WriteInput};

@@ -14,7 +14,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use bowline_llm::{CallId, Part, RawJson, Usage, Usd};
+use bowline_llm::{CallId, Message, Messages, Part, RawJson, Usage, Usd};
 
 use crate::children::Children;
 use crate::conversation::Results;
@@ -144,6 +144,18 @@ impl ToolContext {
         })
     }
 
+    /// Returns what the conversation still shows of the result of an earlier call, as of the start of
+    /// this one; `None` if it shows nothing of it.
+    pub fn shown_of(&self, call: &CallId) -> Option<Arc<[Part]>> {
+        let messages = self.scope.messages.iter();
+        let results = messages.filter_map(|message| match &**message {
+            Message::Results(results) => Some(results),
+            Message::User(_) | Message::Assistant(_) => None,
+        });
+        let result = results.flatten().find(|result| result.call == *call);
+        result.map(|result| Arc::clone(&result.content))
+    }
+
     /// Returns the whole result of an earlier call of this agent, whatever the conversation still
     /// shows of it; `None` if no such call has ended, and where there is no log.
     ///
@@ -242,12 +254,21 @@ pub(crate) type Record = (Arc<str>, RawJson);
 /// What was recorded along a conversation, by name, oldest first. A clone costs nothing.
 pub(crate) type Records = rpds::HashTrieMapSync<Arc<str>, rpds::VectorSync<RawJson>>;
 
+/// What a call finds when it starts.
+#[derive(Default)]
+pub(crate) struct Before {
+    pub(crate) recorded: Records,
+    pub(crate) messages: Messages,
+}
+
 /// The lifetime of a call as its tool sees it: closed when the tool has returned.
 pub(crate) struct CallScope {
     call: CallId,
     // Says that there is something to hear of the call.
     speaks: mpsc::UnboundedSender<CallId>,
     recorded: Records,
+    // The messages that the model saw when it made the call.
+    messages: Messages,
     redaction: Redaction,
     own: Mutex<Own>,
 }
@@ -301,10 +322,11 @@ impl CallScope {
     pub(crate) fn new(
         call: CallId,
         speaks: mpsc::UnboundedSender<CallId>,
-        recorded: Records,
+        before: Before,
         redaction: Redaction,
     ) -> Self {
-        Self { call, speaks, recorded, redaction, own: Mutex::default() }
+        let Before { recorded, messages } = before;
+        Self { call, speaks, recorded, messages, redaction, own: Mutex::default() }
     }
 
     /// Closes the scope and returns what the tool recorded.
@@ -409,7 +431,7 @@ impl ToolContext {
             concluded: Concluded::default(),
             children: Children::none(),
             source,
-            scope: Arc::new(CallScope::new(call, speaks, Records::default(), Redaction::default())),
+            scope: Arc::new(CallScope::new(call, speaks, Before::default(), Redaction::default())),
             log: None,
             put_away: Results::default(),
         }

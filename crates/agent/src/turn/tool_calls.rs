@@ -17,7 +17,8 @@ use crate::event::{EventBody, Phase};
 use crate::hub::Live;
 use crate::limits::LimitKind;
 use crate::tool::{
-    CallScope, Concluded, Piece, Prepared, ScopeMessage, ToolContext, ToolError, ToolOutput, Waked,
+    Before, CallScope, Concluded, Piece, Prepared, ScopeMessage, ToolContext, ToolError,
+    ToolOutput, Waked,
 };
 
 use super::admission::{Admitted, Desk, Ready, Reviewer, Round};
@@ -266,9 +267,12 @@ impl Turn {
         wake: Option<Waked>,
         speaks: mpsc::UnboundedSender<CallId>,
     ) -> (ToolContext, Arc<CallScope>) {
-        let (records, redaction) =
-            (self.conversation.records().clone(), self.agent.redaction.clone());
-        let scope = Arc::new(CallScope::new(call.clone(), speaks, records, redaction));
+        let before = Before {
+            recorded: self.conversation.records().clone(),
+            messages: self.conversation.messages().clone(),
+        };
+        let redaction = self.agent.redaction.clone();
+        let scope = Arc::new(CallScope::new(call.clone(), speaks, before, redaction));
         // A call that waited has its sub-agents still.
         let children = self.waiting.remove(call).unwrap_or_else(|| {
             let (session, meta) = (Arc::clone(&self.session), Arc::clone(&self.meta));

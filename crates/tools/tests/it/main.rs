@@ -8,5 +8,6 @@ mod files;
 mod jobs;
 mod patches;
 mod search;
+mod skills;
 mod talk;
 mod web;
