@@ -11,6 +11,7 @@
 //! - [`embedded`]: models in this process.
 //! - [`project`]: the project around the working directory.
 //! - [`instructions`]: what the user and the project tell every model.
+//! - [`skills`]: procedures that a model learns when it needs them.
 //! - [`doctor`]: whether everything is there that is needed.
 //! - [`prompt`]: what a model is told before the user says anything.
 //! - [`effects`]: the effects of an agent, as they are configured.
@@ -26,6 +27,7 @@ pub mod effects;
 pub mod embedded;
 pub mod environment;
 mod error;
+mod front_matter;
 pub mod instructions;
 pub mod local;
 pub mod models;
@@ -34,6 +36,7 @@ pub mod project;
 pub mod prompt;
 pub mod provider;
 mod runtime;
+pub mod skills;
 pub mod telemetry;
 
 pub use error::ConfigError;
