@@ -25,6 +25,10 @@ llama-server *arguments:
 otel:
     ./scripts/otel
 
+# Our reading of the Agent Skills standard beside that of its validators, which come from PyPI and npm.
+skills-ref:
+    ./scripts/skills-ref
+
 # The demonstration.
 demo:
     ./scripts/demo

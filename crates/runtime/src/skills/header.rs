@@ -57,6 +57,10 @@ pub(super) fn skill(folder: &Path, text: &str) -> Result<Skill, String> {
     check_length("description", description.as_deref(), DESCRIPTION)?;
     let compatibility = header.text("compatibility")?;
     check_length("compatibility", compatibility.as_deref(), COMPATIBILITY)?;
+    let (metadata, has_more) = header.metadata();
+    if has_more {
+        remarks.push("metadata must be a table of texts; what is no text is left out".to_owned());
+    }
     let text = body.trim().to_owned();
     if description.is_none() {
         check_inline(&text)?;
@@ -66,7 +70,7 @@ pub(super) fn skill(folder: &Path, text: &str) -> Result<Skill, String> {
         description,
         license: header.text("license")?,
         compatibility,
-        metadata: header.metadata()?,
+        metadata,
         allowed_tools: header.allowed_tools()?,
         is_for_models: header.is_for_models()?,
         folder: folder.to_owned(),
@@ -129,15 +133,19 @@ impl Header {
         Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
     }
 
-    fn metadata(&self) -> Result<BTreeMap<String, String>, String> {
-        let wrong = || "metadata must be a table of texts".to_owned();
+    /// Returns the texts of the table, and whether something else is in its place or in it: nobody needs
+    /// to do without a skill for that.
+    fn metadata(&self) -> (BTreeMap<String, String>, bool) {
         match self.0.get("metadata") {
-            None | Some(Value::Null) => Ok(BTreeMap::new()),
-            Some(Value::Object(table)) => table
-                .iter()
-                .map(|(key, value)| Ok((key.clone(), plain(value).ok_or_else(wrong)?)))
-                .collect(),
-            Some(_) => Err(wrong()),
+            None | Some(Value::Null) => (BTreeMap::new(), false),
+            Some(Value::Object(table)) => {
+                let texts =
+                    table.iter().filter_map(|(key, value)| Some((key.clone(), plain(value)?)));
+                let texts: BTreeMap<_, _> = texts.collect();
+                let has_more = texts.len() < table.len();
+                (texts, has_more)
+            }
+            Some(_) => (BTreeMap::new(), true),
         }
     }
 

@@ -204,16 +204,17 @@ fn without_a_description_the_whole_text_is_inline() {
 #[test]
 fn what_others_write_into_front_matter_is_no_reason_to_refuse_a_skill() {
     let home = Home::new(&[]);
-    let text = "---\nname: x\ndescription: a\nmodel: opus\nhooks: {a: [1]}\n\
+    let text = "---\nname: x\ndescription: a\nmodel: opus\nmetadata: {a: [1], b: c}\n\
                 disable-model-invocation: true\nallowed-tools: [Read, Bash]\n---\nb";
     let skill = home.one(text).unwrap();
     assert_eq!((skill.is_for_models, skill.allowed_tools.as_deref()), (false, Some("Read Bash")));
+    assert_eq!(skill.metadata, [("b".to_owned(), "c".to_owned())].into());
     assert_eq!(
         skill.remarks,
         [
             "the standard has no key \"disable-model-invocation\"",
-            "the standard has no key \"hooks\"",
             "the standard has no key \"model\"",
+            "metadata must be a table of texts; what is no text is left out",
         ]
     );
 }
@@ -237,7 +238,6 @@ fn what_cannot_be_a_skill_is_refused_in_one_line() {
         (described("[x]"), "name must be a text"),
         (described(&"x".repeat(65)), "the name \"xxx"),
         (long("compatibility", 501), "compatibility has 501 letters; shorten it to 500"),
-        (long("license: a\nmetadata", 1), "metadata must be a table of texts"),
         (long("disable-model-invocation", 1), "disable-model-invocation must be true or false"),
         (
             format!("---\nname: x\ndescription: {}\n---\n", "é".repeat(1025)),
