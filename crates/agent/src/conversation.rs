@@ -33,7 +33,7 @@ pub(crate) use hash::{hash_text, hash_tools};
 pub(crate) use put_away::Results;
 pub use totals::Totals;
 pub(crate) use view::size_of_parts;
-pub use view::{Place, Places, View, Whose};
+pub use view::{Place, Places, View, Whose, estimate_tokens};
 
 /// The fold of one agent's log: the view that a model gets, what is open, and what it has cost.
 #[derive(Debug, Default)]

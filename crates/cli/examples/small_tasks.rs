@@ -17,6 +17,7 @@ use bowline::agent::event::EventBody;
 use bowline::agent::{Agent, Memory};
 use bowline::runtime::config::Said;
 use bowline::runtime::environment::Environment;
+use bowline::runtime::skills::Skills;
 use bowline::runtime::{Choice, Runtime};
 use futures::StreamExt as _;
 
@@ -106,6 +107,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             ephemeral: true,
             attended: false,
             instructions: String::new(),
+            skills: Skills::default(),
             output_schema: None,
         };
         let agent = runtime.agent(&choice)?;

@@ -32,6 +32,9 @@ pub(crate) enum Command {
     Sessions(Sessions),
     /// Show the effects of an agent with their parameters.
     Effects(Effects),
+    /// List, show and check skills: procedures that a model learns when it needs them.
+    #[command(alias = "skill")]
+    Skills(Skills),
     /// Show what is configured and where it comes from.
     Config(Config),
     /// Check that everything is there that is needed, and say what to do where it is not.
@@ -66,7 +69,7 @@ pub(crate) struct Exec {
     pub(crate) prompt: Option<String>,
     /// Print events as JSON lines on stdout instead of the answer: --output-format bowline.
     #[arg(long, conflicts_with = "output_format")]
-    json: bool,
+    pub(crate) json: bool,
     /// Print only this on stdout: the answer (text), our events (bowline), or what another agent would
     /// print; json and stream-json are what Claude Code calls so.
     #[arg(long, value_name = "FORMAT", default_value = TEXT, value_parser = formats())]
@@ -113,6 +116,14 @@ pub(crate) struct Exec {
     /// Tell the model nothing of AGENTS.md and the like.
     #[arg(long)]
     pub(crate) no_context_files: bool,
+    /// Ask no model; print what it would be told first, and how much of it there is.
+    #[arg(long, conflicts_with_all = [
+        "resume", "continue_", "fork", "output_format", "events", "output", "output_schema",
+    ])]
+    pub(crate) dump_prompt: bool,
+    /// The agent that is told it.
+    #[arg(long, value_name = "NAME", requires = "dump_prompt")]
+    pub(crate) agent: Option<String>,
     #[command(flatten)]
     pub(crate) settings: Settings,
 }
@@ -185,6 +196,46 @@ pub(crate) struct Effects {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) settings: Settings,
+}
+
+/// A skill is a folder with a SKILL.md. They are looked for in .agents/skills, .bowline/skills and
+/// .claude/skills, from the working directory up to the root of the repository, once the project is
+/// trusted; then in ~/.agents/skills, skills beside your config.toml, and ~/.claude/skills. The first of
+/// a name counts.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Skills {
+    #[command(subcommand)]
+    pub(crate) command: SkillCommand,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SkillCommand {
+    /// List the skills that count.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print what is known of a skill, and its text.
+    Show {
+        /// The skill.
+        name: String,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say what is wrong with skills, and what other programs may not like; exit code 1 if one cannot be
+    /// used.
+    Check {
+        /// A skill's folder, or a folder of skills; without it all that are found, those of a project that
+        /// is not trusted too.
+        path: Option<PathBuf>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, clap::Args)]

@@ -16,6 +16,7 @@ use bowline_agent::{Agent, AgentError};
 use bowline_llm::scripted::{Reply, ScriptedModel};
 use bowline_llm::{CallId, Message, Request, text_of};
 use bowline_runtime::environment::Environment;
+use bowline_runtime::skills::Skills;
 use bowline_runtime::{Choice, Runtime, prompt};
 use bowline_store::{Durability, Files};
 use bowline_tools::process::{Helper, Processes};
@@ -177,6 +178,7 @@ impl Stage {
                     ephemeral: true,
                     attended: false,
                     instructions: String::new(),
+                    skills: Skills::default(),
                     output_schema: None,
                 };
                 (what, runtime.agent(&choice)?, None)
@@ -185,7 +187,8 @@ impl Stage {
                 let processes = Arc::new(Processes::new(Helper::Own));
                 let tools = tools(&work, &folder, &processes)
                     .map_err(|error| Failure::Failed(error.to_string()))?;
-                let instructions = prompt::SYSTEM.into();
+                let own = runtime.default_agent();
+                let instructions = prompt::join(&prompt::sections("default", &own, &[])).into();
                 let script = match args.which {
                     Demonstration::Agentic => script(),
                     Demonstration::PlanExecute => planning_script(),

@@ -17,6 +17,7 @@ use bowline_agent::tool::Tool as _;
 use bowline_agent::{Agent, Busy, ForkPoint, Outcome, Projection, Run, SessionHandle};
 use bowline_runtime::config::{Mode, Span};
 use bowline_runtime::environment::Environment;
+use bowline_runtime::skills::Skills;
 use bowline_runtime::{Choice, Runtime};
 use bowline_server::dialect::{Dialect, Scene};
 use bowline_store::Files;
@@ -24,6 +25,7 @@ use bowline_store::files::RunState;
 use bowline_tools::Message;
 
 use crate::args::{self, Events, Exec, Format};
+use crate::dump;
 use crate::exit::{self, Failure, Signal, Signals};
 use crate::output::Output;
 use crate::print::Printer;
@@ -31,6 +33,9 @@ use crate::trace::{self, Traced};
 
 /// Does a task.
 pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
+    if args.dump_prompt {
+        return dump::run(&args);
+    }
     // What the flags name is where the command was called, not where it works.
     let mut output = Output::new(args.output.as_deref(), args.output_schema.as_deref())?;
     let runtime = Runtime::new(environment(&args)?, &args.settings.said())?;
@@ -54,6 +59,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
         ephemeral: args.ephemeral,
         attended: false,
         instructions: instructions(&runtime, &source, &args, &printer),
+        skills: skills(&runtime, &printer),
         output_schema: output.schema().cloned(),
     };
     let mut agent = runtime.agent(&choice)?;
@@ -122,6 +128,16 @@ fn instructions(runtime: &Runtime, source: &Source, args: &Exec, printer: &Print
     let instructions = runtime.instructions();
     instructions.notes.iter().for_each(|note| printer.note(note));
     instructions.text
+}
+
+/// Reads what the agent may learn.
+fn skills(runtime: &Runtime, printer: &Printer) -> Skills {
+    let skills = runtime.skills();
+    skills.notes().iter().for_each(|note| printer.note(note));
+    let agent = runtime.default_agent();
+    let missing = skills.missing("default", agent.skills.as_deref());
+    missing.iter().for_each(|note| printer.note(note));
+    skills
 }
 
 /// Deletes what tools kept of a session that is to leave nothing.
@@ -335,7 +351,7 @@ fn latest_run(session: SessionId, entries: &[(Pos, Entry)]) -> Vec<Event> {
     run
 }
 
-fn environment(args: &Exec) -> Result<Environment, Failure> {
+pub(crate) fn environment(args: &Exec) -> Result<Environment, Failure> {
     if let Some(directory) = &args.directory {
         std::env::set_current_dir(directory).map_err(|error| {
             Failure::Usage(format!("cannot work in {}: {error}", directory.display()))
@@ -386,7 +402,7 @@ fn task(args: &Exec) -> Result<Option<Task>, Failure> {
     }
 }
 
-fn stdin() -> Result<String, Failure> {
+pub(crate) fn stdin() -> Result<String, Failure> {
     let mut text = String::new();
     std::io::stdin()
         .read_to_string(&mut text)

@@ -4,6 +4,7 @@ mod args;
 mod config;
 mod demo;
 mod doctor;
+mod dump;
 mod effects;
 mod exec;
 mod exit;
@@ -12,6 +13,7 @@ mod models;
 mod output;
 mod print;
 mod sessions;
+mod skills;
 mod trace;
 
 use std::io::Write as _;
@@ -59,6 +61,7 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Models(models) => tokio.block_on(models::run(&models)),
         Command::Sessions(sessions) => tokio.block_on(sessions::run(sessions)),
         Command::Effects(effects) => effects::run(&effects),
+        Command::Skills(skills) => skills::run(&skills),
         Command::Config(config) => config::run(&config),
         Command::Doctor(doctor) => tokio.block_on(doctor::run(&doctor)),
     };

@@ -122,7 +122,11 @@ fn the_tool_and_its_instructions_are_there_in_this_mode_only() {
     assert!(!systems[0].contains("`message`"), "{}", systems[0]);
     assert!(systems[1].contains("only with the tool `message`"), "{}", systems[1]);
     assert!(!systems[1].contains("sees your answer"), "{}", systems[1]);
-    assert_eq!(systems[2..], ["Be a pirate."; 2]);
+    let own = "\n<instructions>\nBe a pirate.\n</instructions>\n";
+    let (before, after) = systems[0].split_at(systems[0].find("\n<behavioral").unwrap());
+    assert_eq!(systems[3], format!("{before}{own}{}", after.trim_start()));
+    let (before, after) = systems[1].split_at(systems[1].find("\n<behavioral").unwrap());
+    assert_eq!(systems[2], format!("{before}{own}{}", after.trim_start()));
 }
 
 #[test]

@@ -402,7 +402,8 @@ impl Config {
             (self.agents.keys().any(|name| name != DEFAULT_AGENT), "agents"),
             (
                 self.agents.get(DEFAULT_AGENT).is_some_and(AgentConfig::has_more),
-                "agents.default but for its instructions, output, effects, orchestrator and plan",
+                "agents.default but for its instructions, description, skills, behavioral_hints, \
+                 output, effects, orchestrator and plan",
             ),
             (rules.into_iter().any(|rules| !rules.is_empty()), "permissions.allow, ask and deny"),
             (!self.sandbox.is_empty(), "sandbox"),

@@ -40,4 +40,4 @@ pub mod skills;
 pub mod telemetry;
 
 pub use error::ConfigError;
-pub use runtime::{Choice, Runtime};
+pub use runtime::{Choice, Runtime, Told};

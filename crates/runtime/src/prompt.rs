@@ -1,58 +1,65 @@
 //! What a model is told before the user says anything.
+//!
+//! The system text is made of [`sections`], which say nothing of the day, the directory or the project:
+//! that goes with the first prompt, as [`context`]. `docs/prompt.md` says why.
+
+mod dump;
 
 use std::path::Path;
 
 use jiff::Zoned;
 
-use crate::config::{AgentConfig, OutputMode};
+use bowline_agent::prompt::{PromptParts, SkillCard, Speech};
+pub use bowline_agent::prompt::{Section, join};
+use bowline_tools::LoadSkill;
 
-/// What both system texts begin with.
-macro_rules! how_to_work {
-    () => {
-        "\
-You are bowline, an agent that works in a user's directory with the tools you are given, until the \
-task is done.
+use crate::config::{AgentConfig, DEFAULT_AGENT, OutputMode};
+use crate::skills::Skill;
 
-How to work:
-- Look before you act: read the files that matter, search instead of guessing.
-- Do what was asked, completely, and nothing else. Keep to the style of what is there.
-- Make the smallest change that does the job. Read a file before you change it.
-- Calls that do not depend on each other belong into one reply.
-- When something fails, read the error, find its cause and try another way; do not repeat the same \
-call. If a call was interrupted, check what it did before you repeat it.
-- Check your work by what can show it: run the tests, the program, the command that failed before.
-- Never invent results. If you could not do or check something, say so.
+pub use dump::{Dump, SectionSize, Size, ToolSize};
 
-"
-    };
+/// Returns the sections of an agent's system text, with the skills that it may use.
+pub fn sections(name: &str, agent: &AgentConfig, skills: &[&Skill]) -> Vec<Section> {
+    bowline_agent::prompt::sections(&parts(name, agent, skills))
 }
 
-/// The system text: the same for everybody, so that providers find it in their cache.
-pub const SYSTEM: &str = concat!(
-    how_to_work!(),
-    "\
-When the task is done, answer with what you did and what you found, in as few words as it takes. \
-The user sees your answer, not the output of your tools."
-);
-
-/// The system text of an agent that speaks with the tool `message`.
-pub const SYSTEM_WITH_MESSAGES: &str = concat!(
-    how_to_work!(),
-    "\
-Speak to the user only with the tool `message`: nothing else that you write reaches them, and no \
-output of your tools. Do not write text outside of it. When the task is done, send what you did \
-and what you found, in as few words as it takes; then end without text."
-);
-
-/// Returns the system text of an agent: the user's own instructions, or else ours.
-pub fn system(agent: &AgentConfig) -> &str {
-    if !agent.instructions.trim().is_empty() {
-        return &agent.instructions;
+/// Returns what is known of the system text of an agent before it has a place among others.
+pub fn parts(name: &str, agent: &AgentConfig, skills: &[&Skill]) -> PromptParts {
+    // Nobody has given a name to an agent that nobody has described.
+    let name = if name == DEFAULT_AGENT { "bowline" } else { name };
+    PromptParts {
+        name: name.to_owned(),
+        description: agent.description.clone(),
+        speech: match agent.output {
+            OutputMode::Text => Speech::Answer,
+            OutputMode::MessageTool => Speech::Messages,
+        },
+        instructions: agent.instructions.clone(),
+        behavioral_hints: agent.behavioral_hints.unwrap_or(true),
+        skills: skills.iter().map(|skill| card(skill)).collect(),
+        ..PromptParts::default()
     }
-    match agent.output {
-        OutputMode::Text => SYSTEM,
-        OutputMode::MessageTool => SYSTEM_WITH_MESSAGES,
+}
+
+fn card(skill: &Skill) -> SkillCard {
+    let name = skill.name.clone();
+    match &skill.description {
+        Some(description) => SkillCard::OnDemand { name, description: description.clone() },
+        None => SkillCard::Inline { name, text: skill.text.clone() },
     }
+}
+
+/// Makes the tool that loads skills, if there is one to load.
+pub fn skill_tool(cwd: &Path, skills: &[&Skill]) -> Option<LoadSkill> {
+    let on_demand = skills.iter().filter(|skill| skill.description.is_some());
+    let loadable: Vec<_> = on_demand
+        .map(|skill| bowline_tools::Skill {
+            name: skill.name.clone(),
+            folder: skill.folder.clone(),
+            text: skill.text.clone(),
+        })
+        .collect();
+    (!loadable.is_empty()).then(|| LoadSkill::new(cwd.to_owned(), loadable))
 }
 
 /// Returns the facts that change from session to session: they go before the first prompt, never

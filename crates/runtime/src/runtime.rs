@@ -25,8 +25,9 @@ use crate::error::ConfigError;
 use crate::instructions::{self, Instructions};
 use crate::local;
 use crate::permission::ModeGate;
-use crate::prompt;
+use crate::prompt::{self, Section};
 use crate::provider::{self, Made, Making, ModelName, Picked, Shared};
+use crate::skills::{self, Skills};
 use crate::telemetry::{Settings, Telemetry};
 
 /// What this process was started with and how it is configured.
@@ -59,8 +60,21 @@ pub struct Choice {
     pub attended: bool,
     /// What the user and the project tell every model, from [`Runtime::instructions`].
     pub instructions: String,
+    /// What agents may learn, from [`Runtime::skills`].
+    pub skills: Skills,
     /// What the answer must fit.
     pub output_schema: Option<OutputSchema>,
+}
+
+/// What an agent is told before the user says anything.
+#[derive(Debug, Clone)]
+pub struct Told {
+    /// The system text in its sections.
+    pub sections: Vec<Section>,
+    /// What it can do.
+    pub tools: Toolbox,
+    /// What goes before the first prompt.
+    pub context: String,
 }
 
 impl Runtime {
@@ -88,12 +102,8 @@ impl Runtime {
     /// # Errors
     /// [`ConfigError`] if there is none, or its name is none.
     pub async fn pick(&self, asked: Option<&str>) -> Result<Picked, ConfigError> {
-        let name = match asked {
-            Some(name) => Some(ModelName::resolve(name, &self.config)?),
-            None => provider::named(&self.config, &self.environment)?,
-        };
-        if let Some(name) = name {
-            return Ok(name.into());
+        if let Some(named) = self.named(asked)? {
+            return Ok(named);
         }
         let addresses = local::addresses(&self.config, &self.environment);
         match local::find(&addresses).await {
@@ -108,6 +118,18 @@ impl Runtime {
             }
             None => self.embedded().ok_or_else(|| self.no_model()),
         }
+    }
+
+    /// Picks the model as [`Runtime::pick`] does, but asks nobody whether one is there that is not named.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if its name is none.
+    pub fn named(&self, asked: Option<&str>) -> Result<Option<Picked>, ConfigError> {
+        let name = match asked {
+            Some(name) => Some(ModelName::resolve(name, &self.config)?),
+            None => provider::named(&self.config, &self.environment)?,
+        };
+        Ok(name.map(Picked::from))
     }
 
     /// Picks a model in this process, if one is there.
@@ -129,6 +151,11 @@ impl Runtime {
     /// Reads what the user and the project tell every model.
     pub fn instructions(&self) -> Instructions {
         instructions::read(&self.folders.config, &self.environment.cwd)
+    }
+
+    /// Reads what agents may learn.
+    pub fn skills(&self) -> Skills {
+        skills::read(&skills::places(&self.folders, &self.environment))
     }
 
     /// Returns where the user's sessions are kept.
@@ -201,12 +228,10 @@ impl Runtime {
                     bowline_tools::small_toolbox(&self.workspace())?,
                     Arc::new(React),
                 ),
-                false => (
-                    prompt::system(&own).to_owned(),
-                    prompt::context(cwd, &Zoned::now(), &choice.instructions),
-                    self.tools(choice, own.output)?,
-                    own.orchestrator(),
-                ),
+                false => {
+                    let told = self.told(config::DEFAULT_AGENT, &own, choice)?;
+                    (prompt::join(&told.sections), told.context, told.tools, own.orchestrator())
+                }
             };
         Ok(Agent {
             instructions: instructions.into(),
@@ -256,6 +281,29 @@ impl Runtime {
         Telemetry::start(settings, &self.config.trace, redaction, &proxy).map(Some)
     }
 
+    /// Returns what an agent is told before the user says anything, by a model that reads it: one that
+    /// talks in plain lines does not.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if its tools do not go together.
+    pub fn told(
+        &self,
+        name: &str,
+        agent: &AgentConfig,
+        choice: &Choice,
+    ) -> Result<Told, ConfigError> {
+        let skills = choice.skills.of(agent.skills.as_deref());
+        let mut tools = self.tools(choice, agent.output)?;
+        if let Some(load) = prompt::skill_tool(&self.environment.cwd, &skills) {
+            tools = tools.with(load)?;
+        }
+        Ok(Told {
+            sections: prompt::sections(name, agent, &skills),
+            tools,
+            context: prompt::context(&self.environment.cwd, &Zoned::now(), &choice.instructions),
+        })
+    }
+
     fn made(&self, picked: &Picked) -> Result<Made, ConfigError> {
         let Self { config, environment, shared, .. } = self;
         provider::make(picked, Making { config, environment, shared })
@@ -295,6 +343,24 @@ impl Runtime {
     fn effects(&self, agent: &AgentConfig) -> Result<Vec<Arc<dyn DynEffect>>, ConfigError> {
         let models = |name: &str| self.model(name);
         agent.effects().iter().map(|effect| effect.make(&models)).collect()
+    }
+
+    /// Returns how an agent is configured.
+    ///
+    /// # Errors
+    /// [`ConfigError::UnknownAgent`] if there is no such agent.
+    pub fn agent_config(&self, name: &str) -> Result<AgentConfig, ConfigError> {
+        let agents = &self.config.agents;
+        match agents.get(name) {
+            Some(agent) => Ok(agent.clone()),
+            None if name == config::DEFAULT_AGENT => Ok(AgentConfig::default()),
+            None => {
+                let nearest = config::nearest(name, agents.keys().map(String::as_str));
+                let meant = nearest.map(|nearest| format!("; did you mean {nearest:?}?"));
+                let what = meant.unwrap_or_default();
+                Err(ConfigError::UnknownAgent { name: name.to_owned(), what })
+            }
+        }
     }
 
     /// Returns how the agent is configured that takes the prompt.

@@ -193,18 +193,22 @@ impl Skills {
 
     /// Returns what a person should know of an agent that names some, one line each.
     pub fn missing(&self, agent: &str, names: Option<&[String]>) -> Vec<String> {
-        let known = || self.all.iter().map(|skill| skill.name.as_str());
-        let names = names.unwrap_or_default().iter();
-        let missing = names.filter(|name| *name != "*" && known().all(|known| known != *name));
-        missing
-            .map(|name| {
-                let meant = match nearest(name, known()) {
-                    Some(nearest) => format!("; did you mean {nearest:?}?"),
-                    None => "; see `bowline skills list`".to_owned(),
-                };
-                format!("agents.{agent}.skills: there is no skill {name:?}{meant}")
-            })
-            .collect()
+        let is_known = |name: &str| name == "*" || self.get(name).is_some();
+        let missing = names.unwrap_or_default().iter().filter(|name| !is_known(name));
+        missing.map(|name| format!("agents.{agent}.skills: {}", self.unknown(name))).collect()
+    }
+
+    /// Returns the skill of a name, also if models are not told of it.
+    pub fn get(&self, name: &str) -> Option<&Skill> {
+        self.all.iter().find(|skill| skill.name == name)
+    }
+
+    /// Says that there is no skill of a name, and which one is meant.
+    pub fn unknown(&self, name: &str) -> String {
+        match nearest(name, self.all.iter().map(|skill| skill.name.as_str())) {
+            Some(nearest) => format!("there is no skill {name:?}; did you mean {nearest:?}?"),
+            None => format!("there is no skill {name:?}; see `bowline skills list`"),
+        }
     }
 
     /// Returns what a person should know, one line each.

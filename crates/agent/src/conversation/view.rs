@@ -184,7 +184,7 @@ impl View {
     }
 
     pub(super) fn set_system(&mut self, text: &str) {
-        self.system = size_of_text(text);
+        self.system = estimate_tokens(text);
     }
 
     pub(super) fn set_tools(&mut self, tools: &ToolBlock) {
@@ -192,7 +192,7 @@ impl View {
         self.tools = specs
             .map(|spec| {
                 let texts = [spec.name.as_str(), &spec.description, spec.schema.as_str()];
-                texts.into_iter().map(size_of_text).sum::<u64>()
+                texts.into_iter().map(estimate_tokens).sum::<u64>()
             })
             .sum();
     }
@@ -296,7 +296,7 @@ fn size_of(message: &Message) -> u64 {
 /// Returns the tokens of some parts, roughly.
 pub(crate) fn size_of_parts(parts: &[Part]) -> u64 {
     let size = |part: &Part| match part {
-        Part::Text(text) => size_of_text(text),
+        Part::Text(text) => estimate_tokens(text),
         Part::Image(_) => IMAGE,
         // A page of some kilobytes is read as text and as an image.
         Part::Document(document) => document.data.len() as u64 / 8,
@@ -312,13 +312,13 @@ pub(crate) fn size_of_parts(parts: &[Part]) -> u64 {
 fn size_of_assistant_part(part: &AssistantPart) -> u64 {
     FRAME
         + match part {
-            AssistantPart::Text(text) => size_of_text(text),
+            AssistantPart::Text(text) => estimate_tokens(text),
             AssistantPart::Reasoning(reasoning) => match &reasoning.payload {
                 Some(payload) => payload.item.as_str().len() as u64 / 4,
-                None => size_of_text(&reasoning.text),
+                None => estimate_tokens(&reasoning.text),
             },
             AssistantPart::ToolCall(call) => {
-                size_of_text(&call.name) + size_of_text(&call.arguments)
+                estimate_tokens(&call.name) + estimate_tokens(&call.arguments)
             }
             AssistantPart::Opaque(opaque) => opaque.item.as_str().len() as u64 / 4,
         }
@@ -326,7 +326,7 @@ fn size_of_assistant_part(part: &AssistantPart) -> u64 {
 
 /// Returns the tokens of a text, roughly: one for four letters of English, or for one letter of a
 /// script that models know less well.
-pub(crate) fn size_of_text(text: &str) -> u64 {
+pub fn estimate_tokens(text: &str) -> u64 {
     let bytes = text.len();
     let letters = if text.is_ascii() { bytes } else { text.chars().count() };
     // Each letter that takes more than one byte counts whole.

@@ -12,12 +12,12 @@ use crate::effects::EffectConfig;
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "a table")]
 pub struct AgentConfig {
-    /// The system text, in place of bowline's own; empty for that one.
+    /// What it is told beside how to work; empty for nothing.
     pub instructions: String,
     /// How it speaks to the user.
     pub output: OutputMode,
-    /// What others are told of it.
-    pub description: Option<toml::Value>,
+    /// What it and others are told of it.
+    pub description: String,
     /// What is shown before what it says.
     pub prefix: Option<toml::Value>,
     /// The model that it asks.
@@ -28,8 +28,8 @@ pub struct AgentConfig {
     pub tools: Option<toml::Value>,
     /// What it may call, as shelly names it.
     pub toolboxes: Option<toml::Value>,
-    /// What it knows how to do.
-    pub skills: Option<toml::Value>,
+    /// What it knows how to do, by name; without it, or with `*`, all.
+    pub skills: Option<Vec<String>>,
     /// What others find it by, as shelly names it.
     pub skills_tags: Option<toml::Value>,
     /// What it costs, as shelly says it.
@@ -51,8 +51,8 @@ pub struct AgentConfig {
     pub plan: Planned,
     /// Which of its calls may overlap.
     pub tool_execution: Option<toml::Value>,
-    /// Whether it is told how to behave.
-    pub behavioral_hints: Option<toml::Value>,
+    /// Whether it is told how to work.
+    pub behavioral_hints: Option<bool>,
     /// How much a run of it may use.
     pub limits: Option<toml::Value>,
     /// Settings of shelly.
@@ -120,19 +120,16 @@ impl AgentConfig {
     /// Tells whether something is configured that has no effect in this version.
     pub(super) fn has_more(&self) -> bool {
         let later = [
-            &self.description,
             &self.prefix,
             &self.model,
             &self.provider,
             &self.tools,
             &self.toolboxes,
-            &self.skills,
             &self.skills_tags,
             &self.estimated_cost,
             &self.max_concurrency,
             &self.max_depth,
             &self.tool_execution,
-            &self.behavioral_hints,
             &self.limits,
             &self.options,
         ];

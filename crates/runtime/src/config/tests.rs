@@ -317,8 +317,10 @@ fn of_agents_only_what_the_default_one_says_and_how_it_works_has_an_effect() {
     assert_eq!(notes(output).unwrap(), Vec::<String>::new());
     assert_eq!(
         notes("[agents.default]\ntools = [\"read\"]\n").unwrap(),
-        ["no effect in this version: agents.default but for its instructions, output, effects, \
-             orchestrator and plan"]
+        [
+            "no effect in this version: agents.default but for its instructions, description, skills, \
+             behavioral_hints, output, effects, orchestrator and plan"
+        ]
     );
     assert_eq!(
         notes("[agents.x]\n\noutputs = \"text\"\n").unwrap_err(),
