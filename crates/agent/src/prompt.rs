@@ -175,26 +175,25 @@ with load_skill, and follow it.";
 pub fn sections(parts: &PromptParts) -> Vec<Section> {
     let is_below = parts.depth > 0;
     let can_delegate = parts.depth < parts.max_depth;
-    let when = |is_told: bool, text: &str| is_told.then(|| text.to_owned()).unwrap_or_default();
+    let is_asked = can_delegate && parts.interactive;
+    let (instructions, project) = (parts.instructions.clone(), parts.project_context.clone());
     let all = [
-        ("identity", identity(parts)),
-        ("completion_protocol", when(is_below, COMPLETION)),
-        ("handoff_protocol", when(is_below && parts.can_hand_off, HANDOFF)),
-        ("interaction_protocol", when(is_below && parts.can_ask, INTERACTION)),
-        (
-            "interactive_delegation_protocol",
-            when(can_delegate && parts.interactive, INTERACTIVE_DELEGATION),
-        ),
-        ("notes_protocol", when(parts.notes, NOTES)),
-        ("instructions", parts.instructions.clone()),
-        ("behavioral_constraints", when(parts.behavioral_hints, HOW_TO_WORK)),
-        ("project_context", below(PROJECT, parts.project_context.clone())),
-        ("skills", inline(&parts.skills)),
-        ("available_skills", below(LOADING, on_demand(&parts.skills))),
-        ("available_agents", if can_delegate { directory(parts) } else { String::new() }),
+        ("identity", true, identity(parts)),
+        ("completion_protocol", is_below, COMPLETION.to_owned()),
+        ("handoff_protocol", is_below && parts.can_hand_off, HANDOFF.to_owned()),
+        ("interaction_protocol", is_below && parts.can_ask, INTERACTION.to_owned()),
+        ("interactive_delegation_protocol", is_asked, INTERACTIVE_DELEGATION.to_owned()),
+        ("notes_protocol", parts.notes, NOTES.to_owned()),
+        ("instructions", true, instructions),
+        ("behavioral_constraints", parts.behavioral_hints, HOW_TO_WORK.to_owned()),
+        ("project_context", true, below(PROJECT, project)),
+        ("skills", true, inline(&parts.skills)),
+        ("available_skills", true, below(LOADING, on_demand(&parts.skills))),
+        ("available_agents", can_delegate, directory(parts)),
     ];
-    let said = all.into_iter().map(|(tag, text)| Section { tag, text: text.trim().to_owned() });
-    said.filter(|section| !section.text.is_empty()).collect()
+    let told = all.into_iter().filter(|(_, is_told, _)| *is_told);
+    let sections = told.map(|(tag, _, text)| Section { tag, text: text.trim().to_owned() });
+    sections.filter(|section| !section.text.is_empty()).collect()
 }
 
 fn identity(parts: &PromptParts) -> String {

@@ -183,6 +183,22 @@ fn every_key_of_the_standard_is_read() {
 }
 
 #[test]
+fn wherever_a_file_is_cut_off_it_is_read_or_refused_in_one_line_with_either_end_of_line() {
+    let home = Home::new(&[]);
+    let text =
+        "---\nname: x\ndescription: \"Ünï: c\"\nmetadata: {a: [b, {c: d}]}\n---\n\nDo *it*.\n";
+    let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+    for end in ends {
+        let cut = &text[..end];
+        let read = home.one(cut);
+        assert_eq!(home.one(&cut.replace('\n', "\r\n")), read, "{cut:?}");
+        assert!(
+            read.is_ok_and(|skill| skill.name == "x") || !home.one(cut).unwrap_err().contains('\n')
+        );
+    }
+}
+
+#[test]
 fn without_a_description_the_whole_text_is_inline() {
     let home = Home::new(&[]);
     let cases = [
