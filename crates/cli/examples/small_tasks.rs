@@ -101,6 +101,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             None => runtime.embedded().ok_or("no model: run `bowline model pull`")?,
         };
         let choice = Choice {
+            agent: runtime.entry_agent().to_owned(),
             model: picked,
             limits: runtime.config.limits.headless(),
             ephemeral: true,

@@ -30,6 +30,9 @@ pub(crate) enum Command {
     /// List, show, check and delete sessions, and say something to a running one.
     #[command(alias = "session")]
     Sessions(Sessions),
+    /// List, show and check agents.
+    #[command(alias = "agent")]
+    Agents(Agents),
     /// Show the effects of an agent with their parameters.
     Effects(Effects),
     /// Show what is configured and where it comes from.
@@ -74,6 +77,9 @@ pub(crate) struct Exec {
     /// Of sub-agents print every event, not just their beginning and end; of our own events.
     #[arg(long, value_name = "WHICH")]
     pub(crate) events: Option<Events>,
+    /// The agent that takes the prompt; without it the one that began the session, or entry_agent.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
     /// The model, as provider/model[:effort].
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
@@ -173,10 +179,48 @@ pub(crate) struct Demo {
     pub(crate) settings: Settings,
 }
 
+/// An agent is [agents.NAME] of the configuration, or a Markdown file: in agents/ beside your
+/// configuration, or in the project's .bowline/agents, .claude/agents or .opencode/agent, once the
+/// project is trusted.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Agents {
+    #[command(subcommand)]
+    pub(crate) command: AgentCommand,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentCommand {
+    /// List agents: name, model, how many tools, and where it comes from.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print everything that counts of an agent, and where it comes from.
+    Show {
+        /// The agent.
+        name: String,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check all files, also those of a project that is not trusted; exit code 2 if something is wrong.
+    Check {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
 /// An effect changes the conversation at a step: it shortens it, watches over a budget, or says
 /// something to the model.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Effects {
+    /// Show those of this agent.
+    #[arg(long, value_name = "NAME", conflicts_with = "all")]
+    pub(crate) agent: Option<String>,
     /// Show all effects there are, with the defaults of their parameters.
     #[arg(long)]
     pub(crate) all: bool,

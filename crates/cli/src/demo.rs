@@ -172,6 +172,7 @@ impl Stage {
             Some(model) => {
                 let what = format!("The model is {}/{}.", model.name.provider, model.name.model);
                 let choice = Choice {
+                    agent: runtime.entry_agent().to_owned(),
                     model,
                     limits: runtime.config.limits.headless(),
                     ephemeral: true,

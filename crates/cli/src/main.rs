@@ -1,5 +1,6 @@
 //! The `bowline` command.
 
+mod agents;
 mod args;
 mod config;
 mod demo;
@@ -58,6 +59,7 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Model(model) => tokio.block_on(model::run(&model)),
         Command::Models(models) => tokio.block_on(models::run(&models)),
         Command::Sessions(sessions) => tokio.block_on(sessions::run(sessions)),
+        Command::Agents(agents) => agents::run(&agents),
         Command::Effects(effects) => effects::run(&effects),
         Command::Config(config) => config::run(&config),
         Command::Doctor(doctor) => tokio.block_on(doctor::run(&doctor)),

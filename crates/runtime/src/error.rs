@@ -63,6 +63,14 @@ pub enum ConfigError {
         /// What else there is to know.
         note: String,
     },
+    /// There is no such agent.
+    #[error("there is no agent {name:?}{what}")]
+    UnknownAgent {
+        /// The name.
+        name: String,
+        /// What is probably meant, or where it is.
+        what: String,
+    },
     /// A model's name is none.
     #[error("model {0:?} has no provider: write it provider/model")]
     ModelName(String),

@@ -13,12 +13,14 @@
 //! - [`instructions`]: what the user and the project tell every model.
 //! - [`doctor`]: whether everything is there that is needed.
 //! - [`prompt`]: what a model is told before the user says anything.
+//! - [`agents`]: agents in files and tables, and what makes them.
 //! - [`effects`]: the effects of an agent, as they are configured.
 //! - [`telemetry`]: what runs look like to OpenTelemetry.
 //! - [`permission`]: the gate of the permission modes.
 //! - [`Runtime`]: all of it together, which makes agents.
 #![deny(missing_docs)]
 
+pub mod agents;
 pub mod catalog;
 pub mod config;
 pub mod doctor;
@@ -36,5 +38,6 @@ pub mod provider;
 mod runtime;
 pub mod telemetry;
 
+pub use agents::AgentFactory;
 pub use error::ConfigError;
 pub use runtime::{Choice, Runtime};
