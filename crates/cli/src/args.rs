@@ -33,6 +33,8 @@ pub(crate) enum Command {
     /// List, show and check agents.
     #[command(alias = "agent")]
     Agents(Agents),
+    /// Write agents to begin with into .bowline.
+    Init(Init),
     /// Show the effects of an agent with their parameters.
     Effects(Effects),
     /// Show what is configured and where it comes from.
@@ -212,6 +214,20 @@ pub(crate) enum AgentCommand {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// Nothing that is there is changed without --force.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Init {
+    /// Which template.
+    #[arg(long, value_name = "NAME", required_unless_present = "list")]
+    pub(crate) template: Option<String>,
+    /// List the templates.
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Replace files that are there and say something else.
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// An effect changes the conversation at a step: it shortens it, watches over a budget, or says

@@ -8,6 +8,7 @@ mod doctor;
 mod effects;
 mod exec;
 mod exit;
+mod init;
 mod model;
 mod models;
 mod output;
@@ -60,6 +61,7 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Models(models) => tokio.block_on(models::run(&models)),
         Command::Sessions(sessions) => tokio.block_on(sessions::run(sessions)),
         Command::Agents(agents) => agents::run(&agents),
+        Command::Init(init) => init::run(&init),
         Command::Effects(effects) => effects::run(&effects),
         Command::Config(config) => config::run(&config),
         Command::Doctor(doctor) => tokio.block_on(doctor::run(&doctor)),

@@ -209,6 +209,34 @@ fn a_project_that_is_not_trusted_brings_no_agents_and_says_so_in_one_line() {
 }
 
 #[test]
+fn every_template_is_written_once_and_passes_the_check() {
+    let (home, _) = home();
+    let (code, out, _) = home.run(&["init", "--list"]);
+    assert_eq!((code, out.lines().count()), (0, 3), "{out}");
+    for template in out.lines().map(|line| line.split_whitespace().next().unwrap()) {
+        let (home, _provider) = self::home();
+        let (code, out, err) = home.run(&["init", "--template", template]);
+        assert_eq!((code, err.lines().count()), (0, 1), "{err}");
+        for path in out.lines() {
+            assert!(std::path::Path::new(path).is_file(), "{path}");
+        }
+        let (code, out, err) = home.run(&["agents", "check"]);
+        assert_eq!((code, err.contains("not taken")), (0, false), "{template}: {out}{err}");
+        let config = home.path("work/.bowline/config.toml");
+        std::fs::write(&config, "# mine\n").unwrap();
+        let (code, _, err) = home.run(&["init", "--template", template]);
+        assert_eq!(code, 2);
+        assert!(err.contains("config.toml: is there already"), "{err}");
+        assert_eq!(std::fs::read_to_string(&config).unwrap(), "# mine\n");
+        let (code, out, _) = home.run(&["init", "--template", template, "--force"]);
+        assert_eq!((code, out), (0, format!("{}\n", config.display())));
+    }
+    let (code, _, err) = home.run(&["init", "--template", "dev-taem"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("did you mean \"dev-team\"?"), "{err}");
+}
+
+#[test]
 fn effects_of_another_agent_are_shown() {
     let (home, _provider) = home();
     write(&home, "home/config/agents/poet.md", "---\nwarn_turns: 3\n---\n");

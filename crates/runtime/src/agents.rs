@@ -9,12 +9,14 @@
 //! - `toolboxes`: the names of tools, and the one place where an agent's tools are put together.
 //! - [`AgentFactory`]: from a name to an agent.
 //! - [`overview`]: what there is, for a person.
+//! - [`templates`]: agents to begin with.
 
 mod factory;
 pub(crate) mod files;
 mod foreign;
 pub(crate) mod names;
 pub mod overview;
+pub mod templates;
 pub(crate) mod toolboxes;
 
 pub use factory::AgentFactory;

@@ -479,6 +479,30 @@ fn every_tool_is_in_a_toolbox_that_can_be_named() {
     }
 }
 
+#[test]
+fn templates_are_right_and_keep_what_is_there() {
+    for template in super::templates::all() {
+        let machine = Machine::new(&[("home/config.toml", MODELS)]);
+        let folder = machine.path("work/.bowline");
+        let written = template.write(&folder, false).unwrap();
+        assert_eq!(written.len(), template.files.len());
+        let (loaded, faults) = machine.load(Trust::Project);
+        assert_eq!(faults, Vec::<String>::new(), "{}", template.name);
+        let entry = loaded.config.entry_agent.clone().unwrap();
+        let factory = machine.factory(&entry);
+        for name in loaded.config.agents.keys() {
+            assert!(!factory.build(name).unwrap().tools.is_empty(), "{name}");
+        }
+        assert_eq!(template.write(&folder, false).unwrap(), Vec::<PathBuf>::new());
+        std::fs::remove_file(&written[1]).unwrap();
+        std::fs::write(&written[2], "mine").unwrap();
+        let error = template.write(&folder, false).unwrap_err().to_string();
+        assert!(error.contains("is there already"), "{error}");
+        assert!(!written[1].exists(), "nothing is written");
+        assert_eq!(template.write(&folder, true).unwrap(), written[1..3]);
+    }
+}
+
 const PAGE: &str = include_str!("../../../../docs/agents.md");
 
 #[test]
