@@ -22,6 +22,9 @@ pub(crate) fn run(args: &Agents) -> Result<ExitCode, Failure> {
         return check(&overview::check(&environment, &said)?, *json);
     }
     let runtime = Runtime::new(environment, &said)?;
+    for note in &runtime.loaded.notes {
+        let _ = writeln!(io::stderr(), "bowline: {note}");
+    }
     let mut out = io::stdout().lock();
     printed(match &args.command {
         AgentCommand::List { json: true } => writeln!(out, "{}", json!(overview::list(&runtime)?)),

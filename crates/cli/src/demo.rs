@@ -15,6 +15,7 @@ use bowline_agent::tool::{Tool as _, Toolbox, ToolboxError};
 use bowline_agent::{Agent, AgentError};
 use bowline_llm::scripted::{Reply, ScriptedModel};
 use bowline_llm::{CallId, Message, Request, text_of};
+use bowline_runtime::config::DEFAULT_AGENT;
 use bowline_runtime::environment::Environment;
 use bowline_runtime::{Choice, Runtime, prompt};
 use bowline_store::{Durability, Files};
@@ -172,7 +173,7 @@ impl Stage {
             Some(model) => {
                 let what = format!("The model is {}/{}.", model.name.provider, model.name.model);
                 let choice = Choice {
-                    agent: runtime.entry_agent().to_owned(),
+                    agent: DEFAULT_AGENT.to_owned(),
                     model,
                     limits: runtime.config.limits.headless(),
                     ephemeral: true,

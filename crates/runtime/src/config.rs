@@ -47,8 +47,8 @@ pub(crate) use show::settings_of_agent;
 pub use show::{Setting, Unset, explain, show};
 pub use trace::{TraceCompat, TraceConfig, TraceContent, TraceProtocol};
 
-/// The name of the agent that takes the prompt.
-pub(crate) const DEFAULT_AGENT: &str = "default";
+/// The name of the agent that is always there, and takes the prompt when nothing else is said.
+pub const DEFAULT_AGENT: &str = "default";
 
 /// The configuration, all layers laid over each other.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -20,7 +20,8 @@ use crate::local;
 use crate::provider::{self, Made, Making, ModelName, Picked, Shared};
 use crate::telemetry::{Settings, Telemetry};
 
-/// What this process was started with and how it is configured.
+/// What this process was started with and how it is configured. A clone shares what starts commands and
+/// what models have open.
 #[derive(Debug, Clone)]
 pub struct Runtime {
     /// The environment.

@@ -85,7 +85,8 @@ impl AgentFactory {
             }
             false => self.tools(&own, &name.model)?,
         };
-        let timeout = own.timeout.map(|time| Arc::new(Timeout(time.0)) as Arc<dyn Middleware>);
+        let timeout = own.timeout.filter(|time| !time.0.is_zero());
+        let timeout = timeout.map(|time| Arc::new(Timeout(time.0)) as Arc<dyn Middleware>);
         let tells_with = (own.output == OutputMode::MessageTool).then(|| Message::NAME.to_owned());
         Ok(Agent {
             instructions: instructions.into(),

@@ -326,6 +326,7 @@ fn names_that_are_there_are_no_faults() {
             "home/agents/a.md",
             "---\nname: tailor\ntools: [\"*\", exec, files, mcp__files__read, mcp__files]\n\
              toolboxes: [ask, {name: files, tools: [read]}]\nmcp_servers: [files]\n\
+             model: local/tiny\nfallback: [ollama/qwen3]\n\
              skills: [mending, sewing]\ndelegates: [\"*\", default]\nchild_tools: [read]\n---\n",
         ),
     ];

@@ -53,7 +53,8 @@ pub(crate) fn of_agent(agent: &AgentConfig, all: &Toolbox) -> Result<Toolbox, To
     all.scope(Scope::Names(&names))
 }
 
-fn may_call(agent: &AgentConfig, tool: &str) -> bool {
+/// Tells whether an agent may call the tool of a name, also one that comes later.
+pub(crate) fn may_call(agent: &AgentConfig, tool: &str) -> bool {
     let is_of_server = |server: &str| server_of(tool, [server].into_iter()).is_some();
     if let Some(servers) = &agent.mcp_servers
         && tool.starts_with("mcp__")

@@ -61,7 +61,7 @@ pub struct AgentConfig {
     pub effects: Option<Vec<EffectConfig>>,
     /// How much a run of it may use.
     pub limits: LimitsConfig,
-    /// How long a run of it may take, people and all.
+    /// How long a run of it may take, people and all; 0 for any time.
     pub timeout: Option<Span>,
     /// After how many replies it is told to come to an end; 0 for never.
     pub warn_turns: u32,
