@@ -421,11 +421,15 @@ impl Config {
             (!self.mcp_servers.is_empty(), "mcp_servers"),
             (batched, "providers.*.batch"),
         ];
-        let agents = self.agents.iter().flat_map(|(name, agent)| {
-            agent.without_effect().into_iter().map(move |key| format!("agents.{name}.{key}"))
-        });
+        let mut agents: Vec<String> = Vec::new();
+        for key in self.agents.values().flat_map(AgentConfig::without_effect) {
+            let key = format!("agents.*.{key}");
+            if !agents.contains(&key) {
+                agents.push(key);
+            }
+        }
         let others = all.into_iter().filter(|(is_set, _)| *is_set);
-        agents.chain(others.map(|(_, name)| name.to_owned())).collect()
+        agents.into_iter().chain(others.map(|(_, name)| name.to_owned())).collect()
     }
 }
 

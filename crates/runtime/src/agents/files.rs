@@ -57,8 +57,13 @@ fn folder(folder: &Path, form: Form) -> Vec<Read> {
 }
 
 fn file(path: &Path, form: Form) -> Result<Option<Layer>, ConfigError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+    let failed = |source| ConfigError::Read { path: path.to_owned(), source };
+    let text = match form {
+        Form::Bowline => std::fs::read_to_string(path).map_err(failed)?,
+        Form::Claude | Form::Opencode => {
+            String::from_utf8_lossy(&std::fs::read(path).map_err(failed)?).into_owned()
+        }
+    };
     let origin = Arc::new(Origin::File(path.to_owned()));
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let read = match form {

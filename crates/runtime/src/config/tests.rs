@@ -318,8 +318,11 @@ fn what_an_agent_says_without_effect_is_named() {
                      tools = [\"read\"]\nlimits = { tool_calls = 3 }\nskills = [\"*\"]\n";
     assert_eq!(notes(in_effect).unwrap(), Vec::<String>::new());
     assert_eq!(
-        notes("[agents.x]\nmax_depth = 1\npermissions = { mode = \"plan\" }\n").unwrap(),
-        ["no effect in this version: agents.x.max_depth, agents.x.permissions"]
+        notes(
+            "[agents.x]\nmax_depth = 1\npermissions.mode = \"plan\"\n[agents.y]\nmax_depth = 2\n"
+        )
+        .unwrap(),
+        ["no effect in this version: agents.*.max_depth, agents.*.permissions"]
     );
     assert_eq!(
         notes("[agents.x]\n\noutputs = \"text\"\n").unwrap_err(),
