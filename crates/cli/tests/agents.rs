@@ -246,3 +246,26 @@ fn effects_of_another_agent_are_shown() {
     let kinds: Vec<_> = effects.iter().map(|effect| effect["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["compact", "inject"]);
 }
+
+#[test]
+fn models_of_agents_are_listed_and_examined() {
+    let (home, _provider) = home();
+    write(&home, "home/config/agents/poet.md", POET);
+    write(&home, "home/config/agents/far.md", "---\nmodel: anthropic/claude-opus-5\n---\n");
+    let (_, out, _) = home.run(&["models", "--json", "-c", "entry_agent=poet"]);
+    let models: Value = serde_json::from_str(&out).unwrap();
+    let usable = models["usable"].as_array().unwrap().iter();
+    let defaults: Vec<_> =
+        usable.filter(|model| model["is_default"] == true).map(|model| &model["name"]).collect();
+    assert_eq!(defaults, ["test/verse"]);
+    let (code, out, _) = home.run(&["doctor", "--json", "-c", "entry_agent=poet"]);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    let checks = report["checks"].as_array().unwrap().iter();
+    let of = |name: &str| {
+        let check = checks.clone().find(|check| check["name"] == name).unwrap();
+        (check["status"].as_str().unwrap(), check["what"].as_str().unwrap())
+    };
+    assert_eq!((code, of("model")), (1, ("ok", "test/verse")), "{out}");
+    let (status, what) = of("agents");
+    assert!(status == "problem" && what.starts_with("anthropic/claude-opus-5: "), "{what}");
+}

@@ -105,6 +105,15 @@ impl Runtime {
         }
     }
 
+    /// Returns the model of an agent if one is named: its own, else that of the whole configuration, else
+    /// that of a key in the environment.
+    pub(crate) fn named_by(&self, agent: &AgentConfig) -> Result<Option<ModelName>, ConfigError> {
+        match agent.model() {
+            Some(own) => ModelName::resolve(&own, &self.config).map(Some),
+            None => provider::named(&self.config, &self.environment),
+        }
+    }
+
     /// Picks the model of an agent: the one that is asked for, else its own, else as
     /// [`Runtime::pick`] does. Unless the name says how hard it should think, the agent does.
     ///
@@ -206,6 +215,11 @@ impl Runtime {
     /// Returns the name of the agent that takes the prompt.
     pub fn entry_agent(&self) -> &str {
         self.config.entry_agent.as_deref().unwrap_or(config::DEFAULT_AGENT)
+    }
+
+    /// Returns how the agent is configured that takes the prompt.
+    pub(crate) fn entry(&self) -> Result<AgentConfig, ConfigError> {
+        self.agent_config(self.entry_agent())
     }
 
     /// Returns what makes agents.

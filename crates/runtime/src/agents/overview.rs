@@ -7,7 +7,6 @@ use serde::Serialize;
 use crate::config::{self, AgentConfig, Layer, Node, Said, Setting, Table, Trust, Value};
 use crate::environment::Environment;
 use crate::error::ConfigError;
-use crate::provider;
 use crate::runtime::Runtime;
 
 use super::{factory, names};
@@ -146,8 +145,7 @@ fn listed(runtime: &Runtime, found: &Found) -> Result<Listed, ConfigError> {
     let Found { config, from, is_applied, .. } = found;
     let model = match config.model() {
         Some(model) => Some(model),
-        None => provider::named(&runtime.config, &runtime.environment)?
-            .map(|name| format!("{}/{}", name.provider, name.model)),
+        None => runtime.named_by(config)?.map(|name| format!("{}/{}", name.provider, name.model)),
     };
     let tools = factory::tools(runtime, config, model.as_deref().unwrap_or_default())?;
     Ok(Listed {
