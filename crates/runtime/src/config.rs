@@ -5,6 +5,9 @@
 //! `.bowline/config.local.toml` once the project is trusted, a profile, the environment, and the
 //! assignments of the command line. `config.yaml` in place of a `config.toml` has the same keys.
 //!
+//! Agents may also stand in files of their own, see [`crate::agents`]; they are layers like the files
+//! that they stand beside.
+//!
 //! A profile is `[profiles.NAME]` of a file that counts, or the file `NAME.config.toml` beside the
 //! user's; if there are both, the file wins. `BOWLINE_PROFILE` names one where `--profile` does not.
 //!

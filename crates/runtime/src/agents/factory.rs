@@ -70,21 +70,21 @@ impl AgentFactory {
         let Parts { own, model, name, in_lines, limits, redaction } = self.parts(name)?;
         let Self { runtime, choice } = self;
         let cwd = &runtime.environment.cwd;
-        let (instructions, context, orchestrator): (_, _, Arc<dyn Orchestrator>) = match in_lines {
-            true => (String::new(), String::new(), Arc::new(React)),
-            false => {
-                let instructions =
-                    if own.has_project_context() { choice.instructions.as_str() } else { "" };
-                let context = prompt::context(cwd, &Zoned::now(), instructions);
-                (prompt::system(&own).to_owned(), context, own.orchestrator())
-            }
-        };
-        let tools = match in_lines {
-            true => {
-                toolboxes::of_agent(&own, &bowline_tools::small_toolbox(&runtime.workspace())?)?
-            }
-            false => self.tools(&own, &name.model)?,
-        };
+        let (instructions, context, tools, orchestrator): (_, _, _, Arc<dyn Orchestrator>) =
+            match in_lines {
+                true => {
+                    let small = bowline_tools::small_toolbox(&runtime.workspace())?;
+                    let tools = toolboxes::of_agent(&own, &small)?;
+                    (String::new(), String::new(), tools, Arc::new(React))
+                }
+                false => {
+                    let has_context = own.has_project_context();
+                    let told = if has_context { choice.instructions.as_str() } else { "" };
+                    let context = prompt::context(cwd, &Zoned::now(), told);
+                    let tools = self.tools(&own, &name.model)?;
+                    (prompt::system(&own).to_owned(), context, tools, own.orchestrator())
+                }
+            };
         let timeout = own.timeout.filter(|time| !time.0.is_zero());
         let timeout = timeout.map(|time| Arc::new(Timeout(time.0)) as Arc<dyn Middleware>);
         let tells_with = (own.output == OutputMode::MessageTool).then(|| Message::NAME.to_owned());

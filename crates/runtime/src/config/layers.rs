@@ -222,12 +222,13 @@ impl Reading<'_> {
     fn take(&mut self, (_, layer): Found) {
         let Some(layer) = self.sound(layer).flatten() else { return };
         for (name, node) in layer.agents() {
-            let others = self.loaded.layers.iter_mut().filter(|other| other.is_applied);
-            let mut same = others.filter_map(|other| {
-                let Layer { is_applied, agent, .. } = other;
-                agent.as_ref().filter(|agent| agent.name == *name).map(|agent| (agent, is_applied))
-            });
-            let Some((other, is_applied)) = same.next_back() else { continue };
+            let is_its = |agent: &AgentFile| agent.name == *name;
+            let same = self
+                .loaded
+                .layers
+                .iter_mut()
+                .rfind(|other| other.is_applied && other.agent.as_ref().is_some_and(is_its));
+            let Some(Layer { is_applied, agent: Some(other), .. }) = same else { continue };
             let is_beside = match &layer.agent {
                 Some(agent) => agent.path.parent() == other.path.parent(),
                 None => true,
