@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use bowline::agent::event::EventBody;
 use bowline::agent::{Agent, Memory};
-use bowline::runtime::config::Said;
+use bowline::runtime::config::{DEFAULT_AGENT, Said};
 use bowline::runtime::environment::Environment;
 use bowline::runtime::skills::Skills;
 use bowline::runtime::{Choice, Runtime};
@@ -102,6 +102,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             None => runtime.embedded().ok_or("no model: run `bowline model pull`")?,
         };
         let choice = Choice {
+            agent: DEFAULT_AGENT.to_owned(),
             model: picked,
             limits: runtime.config.limits.headless(),
             ephemeral: true,

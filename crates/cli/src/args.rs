@@ -30,6 +30,11 @@ pub(crate) enum Command {
     /// List, show, check and delete sessions, and say something to a running one.
     #[command(alias = "session")]
     Sessions(Sessions),
+    /// List, show and check agents.
+    #[command(alias = "agent")]
+    Agents(Agents),
+    /// Write agents to begin with into .bowline.
+    Init(Init),
     /// Show the effects of an agent with their parameters.
     Effects(Effects),
     /// List, show and check skills: procedures that a model learns when it needs them.
@@ -77,6 +82,9 @@ pub(crate) struct Exec {
     /// Of sub-agents print every event, not just their beginning and end; of our own events.
     #[arg(long, value_name = "WHICH")]
     pub(crate) events: Option<Events>,
+    /// The agent that takes the prompt; without it the one that began the session, or entry_agent.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
     /// The model, as provider/model[:effort].
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
@@ -121,9 +129,6 @@ pub(crate) struct Exec {
         "resume", "continue_", "fork", "output_format", "events", "output", "output_schema",
     ])]
     pub(crate) dump_prompt: bool,
-    /// The agent that is told it.
-    #[arg(long, value_name = "NAME", requires = "dump_prompt")]
-    pub(crate) agent: Option<String>,
     #[command(flatten)]
     pub(crate) settings: Settings,
 }
@@ -184,10 +189,62 @@ pub(crate) struct Demo {
     pub(crate) settings: Settings,
 }
 
+/// An agent is [agents.NAME] of the configuration, or a Markdown file: in agents/ beside your
+/// configuration, or in the project's .bowline/agents, .claude/agents or .opencode/agent, once the
+/// project is trusted.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Agents {
+    #[command(subcommand)]
+    pub(crate) command: AgentCommand,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentCommand {
+    /// List agents: name, model, how many tools, and where it comes from.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print everything that counts of an agent, and where it comes from.
+    Show {
+        /// The agent.
+        name: String,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check all files, also those of a project that is not trusted; exit code 2 if something is wrong.
+    Check {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Nothing that is there is changed without --force.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Init {
+    /// Which template.
+    #[arg(long, value_name = "NAME", required_unless_present = "list")]
+    pub(crate) template: Option<String>,
+    /// List the templates.
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Replace files that are there and say something else.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
 /// An effect changes the conversation at a step: it shortens it, watches over a budget, or says
 /// something to the model.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Effects {
+    /// Show those of this agent.
+    #[arg(long, value_name = "NAME", conflicts_with = "all")]
+    pub(crate) agent: Option<String>,
     /// Show all effects there are, with the defaults of their parameters.
     #[arg(long)]
     pub(crate) all: bool,

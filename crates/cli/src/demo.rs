@@ -15,6 +15,7 @@ use bowline_agent::tool::{Tool as _, Toolbox, ToolboxError};
 use bowline_agent::{Agent, AgentError};
 use bowline_llm::scripted::{Reply, ScriptedModel};
 use bowline_llm::{CallId, Message, Request, text_of};
+use bowline_runtime::config::DEFAULT_AGENT;
 use bowline_runtime::environment::Environment;
 use bowline_runtime::skills::Skills;
 use bowline_runtime::{Choice, Runtime, prompt};
@@ -173,6 +174,7 @@ impl Stage {
             Some(model) => {
                 let what = format!("The model is {}/{}.", model.name.provider, model.name.model);
                 let choice = Choice {
+                    agent: DEFAULT_AGENT.to_owned(),
                     model,
                     limits: runtime.config.limits.headless(),
                     ephemeral: true,
@@ -187,8 +189,8 @@ impl Stage {
                 let processes = Arc::new(Processes::new(Helper::Own));
                 let tools = tools(&work, &folder, &processes)
                     .map_err(|error| Failure::Failed(error.to_string()))?;
-                let own = runtime.default_agent();
-                let instructions = prompt::join(&prompt::sections("default", &own, &[])).into();
+                let own = runtime.agent_config(DEFAULT_AGENT)?;
+                let instructions = prompt::join(&prompt::sections(&own, &[])).into();
                 let script = match args.which {
                     Demonstration::Agentic => script(),
                     Demonstration::PlanExecute => planning_script(),

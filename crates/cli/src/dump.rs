@@ -16,13 +16,12 @@ use crate::sessions::printed;
 /// Prints what the first request would say; nobody is asked anything.
 pub(crate) fn run(args: &Exec) -> Result<ExitCode, Failure> {
     let runtime = Runtime::new(exec::environment(args)?, &args.settings.said())?;
-    let name = args.agent.as_deref().unwrap_or("default");
-    let agent = runtime.agent_config(name)?;
+    let agent = runtime.agent_config(args.agent.as_deref().unwrap_or(runtime.entry_agent()))?;
     let skills = runtime.skills();
     let mut notes = runtime.loaded.notes.clone();
     notes.extend(skills.notes());
-    notes.extend(skills.missing(name, agent.skills.as_deref()));
-    let model = runtime.named(args.model.as_deref())?.unwrap_or_else(|| {
+    notes.extend(skills.missing(&agent.name, agent.skills.as_deref()));
+    let model = runtime.named_for(&agent, args.model.as_deref())?.unwrap_or_else(|| {
         notes.push("no model is named; most are told this".to_owned());
         ModelName { provider: String::new(), model: String::new(), effort: None }.into()
     });
@@ -34,17 +33,17 @@ pub(crate) fn run(args: &Exec) -> Result<ExitCode, Failure> {
             instructions.text
         }
     };
-    let limits = runtime.config.limits.headless();
     let choice = Choice {
         model,
-        limits,
+        limits: runtime.config.limits.headless_of(&agent),
+        agent: agent.name.clone(),
         ephemeral: true,
         attended: false,
         instructions,
         skills,
         output_schema: None,
     };
-    let told = runtime.told(name, &agent, &choice)?;
+    let told = runtime.factory(choice).told(&agent.name)?;
     let prompt = match args.prompt.as_deref() {
         Some("-") => Some(exec::stdin()?),
         prompt => prompt.map(str::to_owned),

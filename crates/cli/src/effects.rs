@@ -19,7 +19,10 @@ pub(crate) fn run(args: &Effects) -> Result<ExitCode, Failure> {
     let runtime = Runtime::new(environment, &args.settings.said())?;
     let effects: Vec<About> = match args.all {
         true => effects::known(),
-        false => runtime.default_agent().effects().iter().map(EffectConfig::about).collect(),
+        false => {
+            let name = args.agent.as_deref().unwrap_or(runtime.entry_agent());
+            runtime.agent_config(name)?.effects().iter().map(EffectConfig::about).collect()
+        }
     };
     let mut out = io::stdout().lock();
     printed(match args.json {

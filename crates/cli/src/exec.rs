@@ -15,7 +15,7 @@ use bowline_agent::limits::Limits;
 use bowline_agent::op::CancelReason;
 use bowline_agent::tool::Tool as _;
 use bowline_agent::{Agent, Busy, ForkPoint, Outcome, Projection, Run, SessionHandle};
-use bowline_runtime::config::{Mode, Span};
+use bowline_runtime::config::{AgentConfig, Mode, Span};
 use bowline_runtime::environment::Environment;
 use bowline_runtime::skills::Skills;
 use bowline_runtime::{Choice, Runtime};
@@ -49,17 +49,19 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
         return last_answer(&store, *session, &mut output, &mut printer);
     }
     runtime.loaded.notes.iter().for_each(|note| printer.note(note));
-    let model = runtime.pick(model(&store, &source, &args)?.as_deref()).await?;
+    let own = agent(&runtime, &store, &source, &args)?;
+    let model = runtime.pick_for(&own, model(&store, &source, &args)?.as_deref()).await?;
     if let Some(note) = &model.note {
         printer.note(note);
     }
     let choice = Choice {
         model,
-        limits: limits(&runtime, &args),
+        limits: limits(&runtime, &own, &args),
+        skills: skills(&runtime, &own, &printer),
+        agent: own.name,
         ephemeral: args.ephemeral,
         attended: false,
         instructions: instructions(&runtime, &source, &args, &printer),
-        skills: skills(&runtime, &printer),
         output_schema: output.schema().cloned(),
     };
     let mut agent = runtime.agent(&choice)?;
@@ -131,11 +133,10 @@ fn instructions(runtime: &Runtime, source: &Source, args: &Exec, printer: &Print
 }
 
 /// Reads what the agent may learn.
-fn skills(runtime: &Runtime, printer: &Printer) -> Skills {
+fn skills(runtime: &Runtime, agent: &AgentConfig, printer: &Printer) -> Skills {
     let skills = runtime.skills();
     skills.notes().iter().for_each(|note| printer.note(note));
-    let agent = runtime.default_agent();
-    let missing = skills.missing("default", agent.skills.as_deref());
+    let missing = skills.missing(&agent.name, agent.skills.as_deref());
     missing.iter().for_each(|note| printer.note(note));
     skills
 }
@@ -410,8 +411,29 @@ pub(crate) fn stdin() -> Result<String, Failure> {
     Ok(text)
 }
 
-fn limits(runtime: &Runtime, args: &Exec) -> Limits {
-    let limits = runtime.config.limits.headless();
+/// Returns how the agent is configured that was asked for: by a flag, or by the session that goes on as
+/// long as there is such an agent.
+fn agent(
+    runtime: &Runtime,
+    store: &Files,
+    source: &Source,
+    args: &Exec,
+) -> Result<AgentConfig, Failure> {
+    if let Some(name) = &args.agent {
+        return Ok(runtime.agent_config(name)?);
+    }
+    let began = match source {
+        Source::New => None,
+        Source::Resume(session) | Source::Fork(session) => store.summary(*session)?.config,
+    };
+    match began.map(|name| runtime.agent_config(&name)) {
+        Some(Ok(agent)) => Ok(agent),
+        Some(Err(_)) | None => Ok(runtime.agent_config(runtime.entry_agent())?),
+    }
+}
+
+fn limits(runtime: &Runtime, agent: &AgentConfig, args: &Exec) -> Limits {
+    let limits = runtime.config.limits.headless_of(agent);
     let millis = |span: Span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX);
     Limits {
         model_turns: args.max_turns.unwrap_or(limits.model_turns),

@@ -1,5 +1,6 @@
 //! The `bowline` command.
 
+mod agents;
 mod args;
 mod config;
 mod demo;
@@ -8,6 +9,7 @@ mod dump;
 mod effects;
 mod exec;
 mod exit;
+mod init;
 mod model;
 mod models;
 mod output;
@@ -60,6 +62,8 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Model(model) => tokio.block_on(model::run(&model)),
         Command::Models(models) => tokio.block_on(models::run(&models)),
         Command::Sessions(sessions) => tokio.block_on(sessions::run(sessions)),
+        Command::Agents(agents) => agents::run(&agents),
+        Command::Init(init) => init::run(&init),
         Command::Effects(effects) => effects::run(&effects),
         Command::Skills(skills) => skills::run(&skills),
         Command::Config(config) => config::run(&config),

@@ -5,6 +5,9 @@
 //! `.bowline/config.local.toml` once the project is trusted, a profile, the environment, and the
 //! assignments of the command line. `config.yaml` in place of a `config.toml` has the same keys.
 //!
+//! Agents may also stand in files of their own, see [`crate::agents`]; they are layers like the files
+//! that they stand beside.
+//!
 //! A profile is `[profiles.NAME]` of a file that counts, or the file `NAME.config.toml` beside the
 //! user's; if there are both, the file wins. `BOWLINE_PROFILE` names one where `--profile` does not.
 //!
@@ -32,15 +35,23 @@ use serde::Deserialize;
 use bowline_agent::limits::Limits;
 use bowline_llm::{Price, Secret};
 
-pub use agents::{AgentConfig, LoopShape, OutputMode, Planned};
-pub(crate) use check::nearest;
+pub use agents::{
+    ALL, AgentConfig, ChildTools, Cost, Interaction, LoopShape, OnError, OutputMode, Planned,
+    ToolRuns, ToolboxConfig,
+};
+pub(crate) use check::{Fault, check, meant, nearest};
+pub(crate) use layers::{AgentFile, Trust, as_error, below, read_all};
 pub use layers::{Kind, Layer, Loaded, Said, Source, file, load, set, sources};
 pub use node::{Node, Origin, Place, Table, Value};
-pub use show::{Unset, explain, show};
+pub(crate) use node::{find, merge, nearest as nearest_node};
+pub(crate) use read::yaml;
+pub(crate) use seeds::agent_to_ours;
+pub(crate) use show::settings_of_agent;
+pub use show::{Setting, Unset, explain, show};
 pub use trace::{TraceCompat, TraceConfig, TraceContent, TraceProtocol};
 
-/// The name of the agent that takes the prompt.
-pub(crate) const DEFAULT_AGENT: &str = "default";
+/// The name of the agent that is always there, and takes the prompt when nothing else is said.
+pub const DEFAULT_AGENT: &str = "default";
 
 /// The configuration, all layers laid over each other.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -296,6 +307,11 @@ impl LimitsConfig {
         self.over(&Self::default_headless())
     }
 
+    /// Returns the limits of a run of an agent without a person; what the agent does not say is as here.
+    pub fn headless_of(&self, agent: &AgentConfig) -> Limits {
+        agent.limits.over(&self.headless())
+    }
+
     fn default_headless() -> Limits {
         Limits { model_turns: 100, run_time_ms: 30 * 60 * 1000, ..Limits::default() }
     }
@@ -327,6 +343,14 @@ pub struct Permissions {
     pub ask: Vec<toml::Value>,
     /// Rules that deny.
     pub deny: Vec<toml::Value>,
+}
+
+impl Permissions {
+    /// Tells whether anything is said.
+    pub(crate) fn is_set(&self) -> bool {
+        let rules = [&self.allow, &self.ask, &self.deny];
+        self.mode.is_some() || rules.into_iter().any(|rules| !rules.is_empty())
+    }
 }
 
 /// What happens when no rule says anything.
@@ -390,27 +414,25 @@ impl<'de> Deserialize<'de> for Span {
 
 impl Config {
     /// Returns what is configured but has no effect in this version, in words for a person.
-    pub fn without_effect(&self) -> Vec<&'static str> {
+    pub fn without_effect(&self) -> Vec<String> {
         let permissions = &self.permissions;
         let rules = [&permissions.allow, &permissions.ask, &permissions.deny];
         let batched = self.providers.values().any(|provider| provider.batch.is_some());
         let all = [
-            (
-                self.entry_agent.as_deref().is_some_and(|agent| agent != DEFAULT_AGENT),
-                "entry_agent",
-            ),
-            (self.agents.keys().any(|name| name != DEFAULT_AGENT), "agents"),
-            (
-                self.agents.get(DEFAULT_AGENT).is_some_and(AgentConfig::has_more),
-                "agents.default but for its instructions, description, skills, behavioral_hints, \
-                 output, effects, orchestrator and plan",
-            ),
             (rules.into_iter().any(|rules| !rules.is_empty()), "permissions.allow, ask and deny"),
             (!self.sandbox.is_empty(), "sandbox"),
             (!self.mcp_servers.is_empty(), "mcp_servers"),
             (batched, "providers.*.batch"),
         ];
-        all.into_iter().filter(|(is_set, _)| *is_set).map(|(_, name)| name).collect()
+        let mut agents: Vec<String> = Vec::new();
+        for key in self.agents.values().flat_map(AgentConfig::without_effect) {
+            let key = format!("agents.*.{key}");
+            if !agents.contains(&key) {
+                agents.push(key);
+            }
+        }
+        let others = all.into_iter().filter(|(is_set, _)| *is_set);
+        agents.into_iter().chain(others.map(|(_, name)| name.to_owned())).collect()
     }
 }
 

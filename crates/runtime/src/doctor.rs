@@ -1,5 +1,6 @@
 //! Whether everything is there that is needed, and what to do where it is not.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use bowline_tools::process::{Command, Helper, Processes};
 use serde::Serialize;
 use tokio::time::timeout;
 
-use crate::config::{self, Config, Loaded, Said};
+use crate::config::{self, AgentConfig, Config, Loaded, Said, Trust};
 use crate::environment::{Environment, Folders};
 use crate::error::ConfigError;
 use crate::provider::{self, KeySource};
@@ -89,6 +90,7 @@ pub async fn examine(environment: &Environment, said: &Said) -> Report {
     let runtime = Runtime::with(environment.clone(), folders, loaded);
     check_models(&runtime, &mut report).await;
     check_fallback(&runtime, &mut report).await;
+    check_agents(&runtime, &mut report).await;
     check_providers(&runtime.config, environment, &mut report);
     check_helper(environment, &mut report).await;
     check_traces(&runtime, &mut report).await;
@@ -159,18 +161,15 @@ fn check_configuration(
             }
         }
     }
-    match config::load(folders, environment, said) {
-        Ok(loaded) => {
-            loaded.notes.iter().for_each(|note| report.note(NAME, note));
-            loaded
-        }
-        Err(error) => {
-            if broken == 0 {
-                report.problem(NAME, error.to_string(), fix);
-            }
-            Loaded::default()
-        }
+    let (loaded, faults) = config::read_all(folders, environment, said, Trust::User);
+    if faults.is_empty() {
+        loaded.notes.iter().for_each(|note| report.note(NAME, note));
+        return loaded;
     }
+    if broken == 0 {
+        faults.iter().for_each(|fault| report.problem(NAME, fault.to_string(), fix));
+    }
+    Loaded::default()
 }
 
 async fn check_models(runtime: &Runtime, report: &mut Report) {
@@ -191,7 +190,7 @@ async fn check_models(runtime: &Runtime, report: &mut Report) {
         (true, false) => embedded.join(", "),
     };
     report.ok("models in this process", own);
-    let named = provider::named(config, environment);
+    let named = runtime.entry().and_then(|agent| runtime.named_by(&agent));
     let local = servers.iter().find_map(|server| Some((server, server.models.first()?)));
     match (named, local) {
         (Err(error), _) => report.problem("model", error.to_string(), "correct `model`"),
@@ -225,6 +224,18 @@ async fn check_fallback(runtime: &Runtime, report: &mut Report) {
         match provider::ModelName::resolve(name, &runtime.config) {
             Ok(name) => check_model(NAME, &name, runtime, report).await,
             Err(error) => report.problem(NAME, error.to_string(), "correct `fallback`"),
+        }
+    }
+}
+
+/// Looks at the models that agents ask and the whole configuration does not name.
+async fn check_agents(runtime: &Runtime, report: &mut Report) {
+    let own: BTreeSet<_> = runtime.config.agents.values().filter_map(AgentConfig::model).collect();
+    let entry = runtime.entry().ok().and_then(|agent| agent.model());
+    for name in own.into_iter().filter(|name| Some(name) != entry.as_ref()) {
+        // What is no model was found when the configuration was read.
+        if let Ok(name) = provider::ModelName::resolve(&name, &runtime.config) {
+            check_model("agents", &name, runtime, report).await;
         }
     }
 }

@@ -39,6 +39,10 @@ struct Kind {
 
 type Made = Result<Arc<dyn DynEffect>, ConfigError>;
 
+/// What an agent is told when it should come to an end.
+const WARNING: &str = "You have used most of the steps you have. Finish what matters most now, leave \
+                       the work in a state that others can go on with, and say what is left.";
+
 /// Finds a model by its name.
 pub(crate) type Models<'a> = &'a dyn Fn(&str) -> Result<Arc<dyn Model>, ConfigError>;
 
@@ -154,6 +158,16 @@ impl EffectConfig {
     /// Returns the effects of an agent for which none are configured.
     pub(crate) fn defaults(options: &toml::Table) -> Vec<Self> {
         KINDS.iter().take(1).map(|kind| Self { kind, said: options.clone() }).collect()
+    }
+
+    /// Returns what tells an agent after so many replies to come to an end; `None` for never.
+    pub(crate) fn warning(turns: u32) -> Option<Self> {
+        let kind = KINDS.iter().find(|kind| kind.name == "inject").filter(|_| turns > 0)?;
+        let said = toml::Table::from_iter([
+            ("at".to_owned(), toml::Value::from(vec![i64::from(turns)])),
+            ("text".to_owned(), toml::Value::from(WARNING)),
+        ]);
+        Some(Self { kind, said })
     }
 
     /// Returns the kind, as it is written.

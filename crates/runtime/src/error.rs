@@ -13,6 +13,14 @@ pub enum ConfigError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A file could not be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// A file says something that cannot be.
     #[error("{}: {what}", path.display())]
     Invalid {

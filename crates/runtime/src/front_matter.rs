@@ -20,15 +20,37 @@ pub(crate) struct Document {
 /// # Errors
 /// What is wrong with the YAML, with the line of the text.
 pub(crate) fn read(text: &str) -> Result<Document, String> {
+    let cut = cut(text);
+    let header = cut.header.as_deref().map(mapping).transpose()?;
+    Ok(Document { header, body: cut.body, is_unclosed: cut.is_unclosed })
+}
+
+/// A Markdown file cut at its lines `---`, with `\n` at the end of lines.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Cut {
+    /// The YAML between them.
+    pub(crate) header: Option<String>,
+    /// The rest; all of it if there is no closing line.
+    pub(crate) body: String,
+    /// Whether there is an opening line and no closing one.
+    pub(crate) is_unclosed: bool,
+    /// The line with which the body begins, from 1.
+    pub(crate) line: usize,
+}
+
+/// Cuts a text.
+pub(crate) fn cut(text: &str) -> Cut {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
-    let Some(after) = opening(&text) else {
-        return Ok(Document { body: text, ..Document::default() });
+    let is_unclosed = match opening(&text).map(split) {
+        Some(Some((header, body))) => {
+            let line = header.matches('\n').count() + 3;
+            let (header, body) = (Some(header.to_owned()), body.to_owned());
+            return Cut { header, body, is_unclosed: false, line };
+        }
+        Some(None) => true,
+        None => false,
     };
-    let Some((header, body)) = split(after) else {
-        return Ok(Document { body: text, is_unclosed: true, ..Document::default() });
-    };
-    let body = body.to_owned();
-    Ok(Document { header: Some(mapping(header)?), body, is_unclosed: false })
+    Cut { header: None, body: text, is_unclosed, line: 1 }
 }
 
 /// Returns what follows an opening line.

@@ -14,12 +14,14 @@
 //! - [`skills`]: procedures that a model learns when it needs them.
 //! - [`doctor`]: whether everything is there that is needed.
 //! - [`prompt`]: what a model is told before the user says anything.
+//! - [`agents`]: agents in files and tables, and what makes them.
 //! - [`effects`]: the effects of an agent, as they are configured.
 //! - [`telemetry`]: what runs look like to OpenTelemetry.
 //! - [`permission`]: the gate of the permission modes.
 //! - [`Runtime`]: all of it together, which makes agents.
 #![deny(missing_docs)]
 
+pub mod agents;
 pub mod catalog;
 pub mod config;
 pub mod doctor;
@@ -39,5 +41,6 @@ mod runtime;
 pub mod skills;
 pub mod telemetry;
 
+pub use agents::{AgentFactory, Told};
 pub use error::ConfigError;
-pub use runtime::{Choice, Runtime, Told};
+pub use runtime::{Choice, Runtime};

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use bowline_llm::ModelInfo;
 
-use crate::config::Provider;
+use crate::config::{AgentConfig, Provider};
 use crate::local::{self, Server};
 use crate::provider::{self, KeySource, ModelName, Resolved};
 use crate::{Runtime, catalog, doctor, embedded};
@@ -155,13 +155,14 @@ fn add_provider(name: &str, resolved: &Resolved, runtime: &Runtime, models: &mut
     let configured = model.iter().map(String::as_str).chain(own.keys().map(String::as_str));
     let known = catalog::of(provider::namesake(name, &resolved.base_url));
     let known = known.map(|entry| entry.name.as_str());
-    let running = runtime.config.model.as_deref();
-    let running = running.and_then(|running| ModelName::resolve(running, &runtime.config).ok());
-    let running = running.filter(|running| running.provider == name).map(|running| running.model);
+    let agents = runtime.config.agents.values().filter_map(AgentConfig::model);
+    let named = runtime.config.model.iter().cloned().chain(agents);
+    let named = named.filter_map(|model| ModelName::resolve(&model, &runtime.config).ok());
+    let named: Vec<_> =
+        named.filter(|model| model.provider == name).map(|model| model.model).collect();
+    let named = named.iter().map(String::as_str);
     let mut names: Vec<&str> = Vec::new();
-    for model in
-        running.as_deref().into_iter().chain(configured).chain(provider::by_key(name)).chain(known)
-    {
+    for model in named.chain(configured).chain(provider::by_key(name)).chain(known) {
         if !names.contains(&model) {
             names.push(model);
         }
@@ -196,7 +197,7 @@ fn usable(provider: &str, model: &str, resolved: &Resolved, why: &str) -> Usable
 /// server on this machine, else the first in this process.
 fn default(runtime: &Runtime, servers: &[Server]) -> Option<String> {
     let shown = |name: ModelName| format!("{}/{}", name.provider, name.model);
-    let named = provider::named(&runtime.config, &runtime.environment).ok().flatten();
+    let named = runtime.entry().and_then(|agent| runtime.named_by(&agent)).ok().flatten();
     let served = || {
         let server = servers.iter().find(|server| !server.models.is_empty())?;
         Some(format!("{}/{}", server.kind.as_str(), server.models.first()?.name))

@@ -19,14 +19,14 @@ use crate::skills::Skill;
 pub use dump::{Dump, SectionSize, Size, ToolSize};
 
 /// Returns the sections of an agent's system text, with the skills that it may use.
-pub fn sections(name: &str, agent: &AgentConfig, skills: &[&Skill]) -> Vec<Section> {
-    bowline_agent::prompt::sections(&parts(name, agent, skills))
+pub fn sections(agent: &AgentConfig, skills: &[&Skill]) -> Vec<Section> {
+    bowline_agent::prompt::sections(&parts(agent, skills))
 }
 
 /// Returns what is known of the system text of an agent before it has a place among others.
-pub fn parts(name: &str, agent: &AgentConfig, skills: &[&Skill]) -> PromptParts {
+pub fn parts(agent: &AgentConfig, skills: &[&Skill]) -> PromptParts {
     // Nobody has given a name to an agent that nobody has described.
-    let name = if name == DEFAULT_AGENT { "bowline" } else { name };
+    let name = if agent.name == DEFAULT_AGENT { "bowline" } else { agent.name.as_str() };
     PromptParts {
         name: name.to_owned(),
         description: agent.description.clone(),

@@ -3,35 +3,27 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use jiff::Zoned;
-
-use bowline_agent::effect::DynEffect;
-use bowline_agent::id::SystemSource;
-use bowline_agent::journal::Store;
 use bowline_agent::limits::Limits;
-use bowline_agent::orchestrator::{Orchestrator, React};
-use bowline_agent::tool::{Scope, Tool as _, Toolbox, ToolboxError};
-use bowline_agent::{Agent, Memory, OutputSchema, Redaction};
-use bowline_llm::fallback::Candidate;
-use bowline_llm::{Fallback, Model, ModelInfo, Secret};
+use bowline_agent::{Agent, OutputSchema};
+use bowline_llm::Model;
 use bowline_store::{Durability, Files};
+use bowline_tools::Workspace;
 use bowline_tools::process::{Helper, Processes};
-use bowline_tools::{AskUser, Editing, Message, Workspace};
 
-use crate::config::{self, AgentConfig, Config, Loaded, Mode, OutputMode, Said};
+use crate::agents::{AgentFactory, names};
+use crate::config::{self, AgentConfig, Config, Layer, Loaded, Mode, Said};
 use crate::embedded::{self, Pull, Pulled};
 use crate::environment::{Environment, Folders};
 use crate::error::ConfigError;
 use crate::instructions::{self, Instructions};
 use crate::local;
-use crate::permission::ModeGate;
-use crate::prompt::{self, Section};
 use crate::provider::{self, Made, Making, ModelName, Picked, Shared};
 use crate::skills::{self, Skills};
 use crate::telemetry::{Settings, Telemetry};
 
-/// What this process was started with and how it is configured.
-#[derive(Debug)]
+/// What this process was started with and how it is configured. A clone shares what starts commands and
+/// what models have open.
+#[derive(Debug, Clone)]
 pub struct Runtime {
     /// The environment.
     pub environment: Environment,
@@ -44,13 +36,16 @@ pub struct Runtime {
     /// What starts commands.
     processes: Arc<Processes>,
     /// What all models share.
-    shared: Shared,
+    shared: Arc<Shared>,
 }
 
 /// What one start of an agent chooses beyond the configuration.
 #[derive(Debug, Clone)]
 pub struct Choice {
-    /// The model, from [`Runtime::pick`].
+    /// The name of the agent that takes the prompt, such as [`Runtime::entry_agent`]; the model and the
+    /// limits are its.
+    pub agent: String,
+    /// The model, from [`Runtime::pick_for`].
     pub model: Picked,
     /// The limits.
     pub limits: Limits,
@@ -64,17 +59,6 @@ pub struct Choice {
     pub skills: Skills,
     /// What the answer must fit.
     pub output_schema: Option<OutputSchema>,
-}
-
-/// What an agent is told before the user says anything.
-#[derive(Debug, Clone)]
-pub struct Told {
-    /// The system text in its sections.
-    pub sections: Vec<Section>,
-    /// What it can do.
-    pub tools: Toolbox,
-    /// What goes before the first prompt.
-    pub context: String,
 }
 
 impl Runtime {
@@ -91,7 +75,7 @@ impl Runtime {
     /// Puts together what has been read.
     pub(crate) fn with(environment: Environment, folders: Folders, loaded: Loaded) -> Self {
         let processes = Arc::new(Processes::new(Helper::Own));
-        let (config, shared) = (loaded.config.clone(), Shared::default());
+        let (config, shared) = (loaded.config.clone(), Arc::default());
         Self { environment, folders, config, loaded, processes, shared }
     }
 
@@ -102,8 +86,12 @@ impl Runtime {
     /// # Errors
     /// [`ConfigError`] if there is none, or its name is none.
     pub async fn pick(&self, asked: Option<&str>) -> Result<Picked, ConfigError> {
-        if let Some(named) = self.named(asked)? {
-            return Ok(named);
+        let name = match asked {
+            Some(name) => Some(ModelName::resolve(name, &self.config)?),
+            None => provider::named(&self.config, &self.environment)?,
+        };
+        if let Some(name) = name {
+            return Ok(name.into());
         }
         let addresses = local::addresses(&self.config, &self.environment);
         match local::find(&addresses).await {
@@ -120,16 +108,48 @@ impl Runtime {
         }
     }
 
-    /// Picks the model as [`Runtime::pick`] does, but asks nobody whether one is there that is not named.
+    /// Picks the model of an agent as [`Runtime::pick_for`] does, but asks nobody whether one is there that
+    /// is not named.
     ///
     /// # Errors
     /// [`ConfigError`] if its name is none.
-    pub fn named(&self, asked: Option<&str>) -> Result<Option<Picked>, ConfigError> {
+    pub fn named_for(
+        &self,
+        agent: &AgentConfig,
+        asked: Option<&str>,
+    ) -> Result<Option<Picked>, ConfigError> {
         let name = match asked {
             Some(name) => Some(ModelName::resolve(name, &self.config)?),
-            None => provider::named(&self.config, &self.environment)?,
+            None => self.named_by(agent)?,
         };
         Ok(name.map(Picked::from))
+    }
+
+    /// Returns the model of an agent if one is named: its own, else that of the whole configuration, else
+    /// that of a key in the environment.
+    pub(crate) fn named_by(&self, agent: &AgentConfig) -> Result<Option<ModelName>, ConfigError> {
+        match agent.model() {
+            Some(own) => ModelName::resolve(&own, &self.config).map(Some),
+            None => provider::named(&self.config, &self.environment),
+        }
+    }
+
+    /// Picks the model of an agent: the one that is asked for, else its own, else as
+    /// [`Runtime::pick`] does. Unless the name says how hard it should think, the agent does.
+    ///
+    /// # Errors
+    /// As [`Runtime::pick`].
+    pub async fn pick_for(
+        &self,
+        agent: &AgentConfig,
+        asked: Option<&str>,
+    ) -> Result<Picked, ConfigError> {
+        let own = agent.model();
+        let mut picked = self.pick(asked.or(own.as_deref())).await?;
+        let effort = &mut picked.name.effort;
+        let is_own = asked.is_none() && own.is_none();
+        *effort = if is_own { agent.effort.or(*effort) } else { effort.or(agent.effort) };
+        Ok(picked)
     }
 
     /// Picks a model in this process, if one is there.
@@ -197,60 +217,47 @@ impl Runtime {
         self.config.permissions.mode.unwrap_or(default)
     }
 
-    /// Makes the agent.
+    /// Returns how an agent is configured.
     ///
     /// # Errors
-    /// [`ConfigError`] if the model cannot be used as it is configured.
+    /// [`ConfigError::UnknownAgent`] if there is no such agent.
+    pub fn agent_config(&self, name: &str) -> Result<AgentConfig, ConfigError> {
+        if let Some(agent) = self.config.agents.get(name) {
+            return Ok(agent.clone());
+        }
+        if name == config::DEFAULT_AGENT {
+            return Ok(AgentConfig { name: name.to_owned(), ..AgentConfig::default() });
+        }
+        let is_its =
+            |layer: &&Layer| !layer.is_applied && layer.agents().any(|(own, _)| own == name);
+        let what = match self.loaded.layers.iter().rev().find(is_its) {
+            Some(_) => "; the project has one, but must be trusted first".to_owned(),
+            None => config::meant(name, &names::known(&self.config).collect::<Vec<_>>()),
+        };
+        Err(ConfigError::UnknownAgent { name: name.to_owned(), what })
+    }
+
+    /// Returns the name of the agent that takes the prompt.
+    pub fn entry_agent(&self) -> &str {
+        self.config.entry_agent.as_deref().unwrap_or(config::DEFAULT_AGENT)
+    }
+
+    /// Returns how the agent is configured that takes the prompt.
+    pub(crate) fn entry(&self) -> Result<AgentConfig, ConfigError> {
+        self.agent_config(self.entry_agent())
+    }
+
+    /// Returns what makes agents.
+    pub fn factory(&self, choice: Choice) -> AgentFactory {
+        AgentFactory::new(self, choice)
+    }
+
+    /// Makes the agent that takes the prompt.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if there is none of its name, or it cannot be used as it is configured.
     pub fn agent(&self, choice: &Choice) -> Result<Agent, ConfigError> {
-        let name = &choice.model.name;
-        let Made { model, key, in_lines } = self.made(&choice.model)?;
-        let mut keys: Vec<_> = key.map(|key| (name.provider.clone(), key)).into_iter().collect();
-        check_price(model.info(), &choice.limits)?;
-        let others = self.others(choice, &mut keys)?;
-        let model: Arc<dyn Model> = match others.is_empty() {
-            true => model,
-            false => Arc::new(Fallback::new(model, others)),
-        };
-        let store: Arc<dyn Store> = match choice.ephemeral {
-            true => Arc::new(Memory::default()),
-            false => Arc::new(self.sessions()),
-        };
-        let cwd = &self.environment.cwd;
-        let own = self.default_agent();
-        let tells_with = (own.output == OutputMode::MessageTool).then(|| Message::NAME.to_owned());
-        // What talks in plain lines reads neither a system text nor facts, only examples. Nor can it
-        // write a plan.
-        let (instructions, context, tools, orchestrator): (_, _, _, Arc<dyn Orchestrator>) =
-            match in_lines {
-                true => (
-                    String::new(),
-                    String::new(),
-                    bowline_tools::small_toolbox(&self.workspace())?,
-                    Arc::new(React),
-                ),
-                false => {
-                    let told = self.told(config::DEFAULT_AGENT, &own, choice)?;
-                    (prompt::join(&told.sections), told.context, told.tools, own.orchestrator())
-                }
-            };
-        Ok(Agent {
-            instructions: instructions.into(),
-            context,
-            effort: name.effort,
-            tools,
-            effects: if in_lines { Vec::new() } else { self.effects(&own)? },
-            limits: choice.limits.clone(),
-            output_schema: choice.output_schema.clone(),
-            tells_with,
-            orchestrator,
-            gate: Arc::new(ModeGate(self.mode(choice.attended))),
-            redaction: self.redaction(keys),
-            attended: choice.attended,
-            cwd: Some(cwd.to_string_lossy().into_owned()),
-            store,
-            source: Arc::new(SystemSource),
-            ..Agent::new(model)
-        })
+        self.factory(choice.clone()).build(&choice.agent)
     }
 
     /// Makes the model of a name, `provider/model`, for an agent of one's own. An effort in the name is
@@ -281,108 +288,13 @@ impl Runtime {
         Telemetry::start(settings, &self.config.trace, redaction, &proxy).map(Some)
     }
 
-    /// Returns what an agent is told before the user says anything, by a model that reads it: one that
-    /// talks in plain lines does not.
-    ///
-    /// # Errors
-    /// [`ConfigError`] if its tools do not go together.
-    pub fn told(
-        &self,
-        name: &str,
-        agent: &AgentConfig,
-        choice: &Choice,
-    ) -> Result<Told, ConfigError> {
-        let skills = choice.skills.of(agent.skills.as_deref());
-        let mut tools = self.tools(choice, agent.output)?;
-        if let Some(load) = prompt::skill_tool(&self.environment.cwd, &skills) {
-            tools = tools.with(load)?;
-        }
-        Ok(Told {
-            sections: prompt::sections(name, agent, &skills),
-            tools,
-            context: prompt::context(&self.environment.cwd, &Zoned::now(), &choice.instructions),
-        })
-    }
-
-    fn made(&self, picked: &Picked) -> Result<Made, ConfigError> {
+    pub(crate) fn made(&self, picked: &Picked) -> Result<Made, ConfigError> {
         let Self { config, environment, shared, .. } = self;
         provider::make(picked, Making { config, environment, shared })
     }
 
-    /// Makes the models that stand in for the one that was chosen; their keys come to `keys`.
-    fn others(
-        &self,
-        choice: &Choice,
-        keys: &mut Vec<(String, Secret)>,
-    ) -> Result<Vec<Candidate>, ConfigError> {
-        let mut others = Vec::new();
-        for name in &self.config.fallback {
-            let name = ModelName::resolve(name, &self.config)?;
-            if name == choice.model.name {
-                continue;
-            }
-            let (provider, effort) = (name.provider.clone(), name.effort);
-            let Made { model, key, in_lines } = self.made(&name.into())?;
-            if in_lines {
-                let what = "a model that talks in plain lines cannot stand in for another";
-                return Err(ConfigError::Provider { name: provider, what: what.to_owned() });
-            }
-            check_price(model.info(), &choice.limits)?;
-            keys.extend(key.map(|key| (provider, key)));
-            others.push(Candidate { model, effort });
-        }
-        Ok(others)
-    }
-
-    /// Makes the redaction of all keys that are known, those in use among them.
-    fn redaction(&self, in_use: Vec<(String, Secret)>) -> Redaction {
-        Redaction::new(provider::secrets(&self.config, &self.environment).into_iter().chain(in_use))
-    }
-
-    /// Makes the effects of an agent, in the order in which they are asked.
-    fn effects(&self, agent: &AgentConfig) -> Result<Vec<Arc<dyn DynEffect>>, ConfigError> {
-        let models = |name: &str| self.model(name);
-        agent.effects().iter().map(|effect| effect.make(&models)).collect()
-    }
-
-    /// Returns how an agent is configured.
-    ///
-    /// # Errors
-    /// [`ConfigError::UnknownAgent`] if there is no such agent.
-    pub fn agent_config(&self, name: &str) -> Result<AgentConfig, ConfigError> {
-        let agents = &self.config.agents;
-        match agents.get(name) {
-            Some(agent) => Ok(agent.clone()),
-            None if name == config::DEFAULT_AGENT => Ok(AgentConfig::default()),
-            None => {
-                let nearest = config::nearest(name, agents.keys().map(String::as_str));
-                let meant = nearest.map(|nearest| format!("; did you mean {nearest:?}?"));
-                let what = meant.unwrap_or_default();
-                Err(ConfigError::UnknownAgent { name: name.to_owned(), what })
-            }
-        }
-    }
-
-    /// Returns how the agent is configured that takes the prompt.
-    pub fn default_agent(&self) -> AgentConfig {
-        self.config.agents.get(config::DEFAULT_AGENT).cloned().unwrap_or_default()
-    }
-
-    /// Makes the tools; nobody is asked who is not there.
-    fn tools(&self, choice: &Choice, output: OutputMode) -> Result<Toolbox, ToolboxError> {
-        let mut tools =
-            bowline_tools::toolbox(&self.workspace(), editing(&choice.model.name.model))?;
-        if output == OutputMode::MessageTool {
-            tools = tools.with(Message)?;
-        }
-        if choice.attended {
-            return Ok(tools);
-        }
-        let names: Vec<&str> = tools.names().filter(|name| *name != AskUser::NAME).collect();
-        tools.scope(Scope::Names(&names))
-    }
-
-    fn workspace(&self) -> Workspace {
+    /// Returns where tools work.
+    pub(crate) fn workspace(&self) -> Workspace {
         let variables =
             self.environment.vars.iter().map(|(name, value)| (name.into(), value.into()));
         Workspace {
@@ -391,29 +303,5 @@ impl Runtime {
             processes: Arc::clone(&self.processes),
             scratch: self.scratch(),
         }
-    }
-}
-
-/// Refuses a limit of money that cannot be kept.
-fn check_price(info: &ModelInfo, limits: &Limits) -> Result<(), ConfigError> {
-    if limits.cost_usd > 0.0 && info.price.is_none() {
-        return Err(ConfigError::Limit(format!(
-            "cannot keep to a cost limit: the price of {id} is unknown; set \
-             providers.{provider}.models.{model:?}.price = {{ input = …, output = … }}",
-            id = info.id(),
-            provider = info.provider,
-            model = info.model,
-        )));
-    }
-    Ok(())
-}
-
-/// Returns how a model changes files best: those that were trained on patches write patches.
-fn editing(model: &str) -> Editing {
-    let family = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
-    if family.starts_with("gpt-") || family.contains("codex") {
-        Editing::Patch
-    } else {
-        Editing::Replace
     }
 }

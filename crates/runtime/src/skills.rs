@@ -163,6 +163,20 @@ pub fn read(places: &[Place]) -> Skills {
     skills
 }
 
+/// Returns the names of all skills of some places, those that do not count among them: what has a name
+/// is there, whatever else is wrong with it.
+pub(crate) fn names(places: &[Place]) -> Vec<String> {
+    let folders = places.iter().flat_map(|place| file::folders(&place.folder));
+    let names = folders.map(|folder| match read_one(&folder, None) {
+        Ok(skill) => skill.name,
+        Err(_) => folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+    });
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
 /// Reads every skill in a folder by itself: the folder's own, or those of the folders in it.
 pub fn check(folder: &Path) -> Vec<Result<Skill, Refused>> {
     let folders = match file::has_skill(folder) {

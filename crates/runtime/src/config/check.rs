@@ -18,8 +18,19 @@ pub(crate) struct Fault {
 
 /// Reads a table as a configuration.
 pub(crate) fn check(table: &Table) -> Result<Config, Fault> {
-    let config: Config = serde_path_to_error::deserialize(node::to_toml(table))
+    let mut config: Config = serde_path_to_error::deserialize(node::to_toml(table))
         .map_err(|error| fault(table, &error))?;
+    for (name, agent) in &mut config.agents {
+        if !agent.name.is_empty() && agent.name != *name {
+            let path = ["agents".to_owned(), name.clone(), "name".to_owned()];
+            return Err(Fault {
+                place: node::nearest(table, &path).map(|node| node.place.clone()),
+                what: format!("{}: the agent is called {name:?} by its key", path.join(".")),
+                is_unknown_key: false,
+            });
+        }
+        agent.name.clone_from(name);
+    }
     for (name, profile) in &config.profiles {
         if !profile.profiles.is_empty() {
             let path = ["profiles".to_owned(), name.clone(), "profiles".to_owned()];
@@ -99,7 +110,12 @@ fn fault(table: &Table, error: &serde_path_to_error::Error<toml::de::Error>) -> 
 /// Says which of the keys that serde lists is meant, or which there are.
 fn suggestion(key: &str, message: &str) -> String {
     let known: Vec<_> = message.split('`').skip(3).step_by(2).collect();
-    match nearest(key, known.iter().copied()) {
+    meant(key, &known)
+}
+
+/// Says which of the names that are known is meant, or which there are.
+pub(crate) fn meant(name: &str, known: &[&str]) -> String {
+    match nearest(name, known.iter().copied()) {
         Some(nearest) => format!("; did you mean {nearest:?}?"),
         None if known.is_empty() => String::new(),
         None => format!("; there is {}", known.join(", ")),

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use toml::de::DeTable;
 
+use crate::agents::{files, names};
 use crate::environment::{Environment, Folders};
 use crate::error::ConfigError;
 use crate::project;
+use crate::skills;
 
 use super::check::{self, Fault};
 use super::node::{self, Node, Origin, Place, Table, Value};
@@ -22,6 +24,42 @@ pub struct Layer {
     pub is_applied: bool,
     /// Sections of other programs that mean nothing here.
     pub ignored: Vec<String>,
+    /// The agent of which it says everything, if it is an agent's file.
+    pub(crate) agent: Option<AgentFile>,
+}
+
+/// A file that says everything of one agent.
+#[derive(Debug, Clone)]
+pub(crate) struct AgentFile {
+    /// The name of the agent.
+    pub(crate) name: String,
+    /// Where it is.
+    pub(crate) path: PathBuf,
+    /// Whether another program reads it too: what it says may mean nothing here.
+    pub(crate) is_foreign: bool,
+    /// What a person should know of it, one line each.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Whose files count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// The user's and those for everybody on this machine.
+    User,
+    /// Those of the project too.
+    Project,
+}
+
+impl Layer {
+    /// Makes a layer that counts.
+    pub(crate) fn of(table: Table) -> Self {
+        Self { table, is_applied: true, ignored: Vec::new(), agent: None }
+    }
+
+    /// Returns the agents of which it says something.
+    pub(crate) fn agents(&self) -> impl Iterator<Item = (&String, &Node)> {
+        self.table.get("agents").and_then(Node::as_table).into_iter().flatten()
+    }
 }
 
 /// What the command line says about the configuration.
@@ -102,7 +140,7 @@ const SECTIONS: [&str; 4] = ["limits", "permissions", "sandbox", "trace"];
 /// The sections that hold further ones.
 const DEEP: [&str; 4] = ["PROVIDERS", "AGENTS", "MCP_SERVERS", "PROFILES"];
 
-/// Reads all layers.
+/// Reads all layers. What a project says does not count: nothing can be trusted in this version.
 ///
 /// # Errors
 /// [`ConfigError`] with what is wrong and where.
@@ -111,44 +149,144 @@ pub fn load(
     environment: &Environment,
     said: &Said,
 ) -> Result<Loaded, ConfigError> {
-    let mut loaded = Loaded::default();
-    let mut untrusted = Vec::new();
-    for Source { kind, path } in sources(folders, environment, None)? {
-        let layer = file(&path, environment);
-        match kind {
-            Kind::Project | Kind::Local => untrusted.push((path, layer)),
-            Kind::System | Kind::User | Kind::Profile => loaded.layers.extend(layer?),
-        }
-    }
-    not_trusted(untrusted, &mut loaded);
+    let (loaded, faults) = read_all(folders, environment, said, Trust::User);
+    faults.into_iter().next().map_or(Ok(loaded), Err)
+}
+
+/// Reads all layers, and finds all that is wrong with them.
+pub(crate) fn read_all(
+    folders: &Folders,
+    environment: &Environment,
+    said: &Said,
+    trust: Trust,
+) -> (Loaded, Vec<ConfigError>) {
+    let mut reading = Reading { loaded: Loaded::default(), faults: Vec::new(), environment };
+    reading.files(folders, trust);
     if let Some(name) = said.profile(environment) {
-        let layers = profile(name, &loaded.layers, folders, environment)?;
-        loaded.layers.extend(layers);
+        let layers = profile(name, &reading.loaded.layers, folders, environment);
+        let layers = reading.sound(layers);
+        reading.loaded.layers.extend(layers.into_iter().flatten());
     }
     for (name, value) in &environment.vars {
         if let Some(name_after) = name.strip_prefix("BOWLINE_") {
-            variable_layer(name, name_after, value, &mut loaded)?;
+            let layer = variable_layer(name, name_after, value, &mut reading.loaded);
+            reading.sound(layer);
         }
     }
     for assignment in &said.assignments {
-        loaded.layers.push(set(assignment)?);
+        let layer = reading.sound(set(assignment));
+        reading.loaded.layers.extend(layer);
     }
-    for layer in loaded.layers.iter().filter(|layer| layer.is_applied) {
-        node::merge(&mut loaded.merged, &layer.table);
+    reading.lay(folders)
+}
+
+/// Layers while they are read.
+struct Reading<'a> {
+    loaded: Loaded,
+    faults: Vec<ConfigError>,
+    environment: &'a Environment,
+}
+
+/// Something that was looked for at a path; `None` if it is not there.
+type Found = (PathBuf, Result<Option<Layer>, ConfigError>);
+
+impl Reading<'_> {
+    /// Keeps what is wrong for later.
+    fn sound<T>(&mut self, result: Result<T, ConfigError>) -> Option<T> {
+        result.map_err(|fault| self.faults.push(fault)).ok()
     }
-    loaded.config = check::check_all(&loaded.merged).map_err(as_error)?;
-    note_without_effect(&mut loaded);
-    Ok(loaded)
+
+    /// Reads the files: those of agents before those that must not say the same again.
+    fn files(&mut self, folders: &Folders, trust: Trust) {
+        let sources = sources(folders, self.environment, None);
+        let (mut own, mut of_project) = (Vec::new(), files::of_project(&self.environment.cwd));
+        for Source { kind, path } in self.sound(sources).into_iter().flatten() {
+            let layer = file(&path, self.environment);
+            match kind {
+                Kind::User => {
+                    own.extend(files::of_user(&folders.config));
+                    own.push((path, layer));
+                }
+                Kind::System | Kind::Profile => own.push((path, layer)),
+                Kind::Project | Kind::Local => of_project.push((path, layer)),
+            }
+        }
+        own.into_iter().for_each(|found| self.take(found));
+        match trust {
+            Trust::Project => of_project.into_iter().for_each(|found| self.take(found)),
+            Trust::User => not_trusted(of_project, &mut self.loaded),
+        }
+    }
+
+    /// Takes a file that counts. An agent of which a file says everything must not be configured
+    /// elsewhere; another program's file gives way.
+    fn take(&mut self, (_, layer): Found) {
+        let Some(layer) = self.sound(layer).flatten() else { return };
+        for (name, node) in layer.agents() {
+            let is_its = |agent: &AgentFile| agent.name == *name;
+            let same = self
+                .loaded
+                .layers
+                .iter_mut()
+                .rfind(|other| other.is_applied && other.agent.as_ref().is_some_and(is_its));
+            let Some(Layer { is_applied, agent: Some(other), .. }) = same else { continue };
+            let is_beside = match &layer.agent {
+                Some(agent) => agent.path.parent() == other.path.parent(),
+                None => true,
+            };
+            if !is_beside || other.is_foreign {
+                // The nearer file says everything anew.
+                *is_applied = false;
+                continue;
+            }
+            let what = format!("the agent {name:?} is also in {}; keep one", other.path.display());
+            self.faults.push(as_error(Fault {
+                place: Some(node.place.clone()),
+                what,
+                is_unknown_key: false,
+            }));
+        }
+        self.loaded.layers.push(layer);
+    }
+
+    /// Lays the layers over each other.
+    fn lay(mut self, folders: &Folders) -> (Loaded, Vec<ConfigError>) {
+        let loaded = &mut self.loaded;
+        for layer in loaded.layers.iter().filter(|layer| layer.is_applied) {
+            if let (Some(agent), Some(node)) = (&layer.agent, loaded.merged.get_mut("agents"))
+                && let Value::Table(agents) = &mut node.value
+            {
+                agents.remove(&agent.name);
+            }
+            node::merge(&mut loaded.merged, &layer.table);
+        }
+        match check::check_all(&loaded.merged) {
+            Ok(config) => loaded.config = config,
+            // What is wrong within one layer was found there.
+            Err(fault) if self.faults.is_empty() => self.faults.push(as_error(fault)),
+            Err(_) => {}
+        }
+        let skills = skills::names(&skills::places(folders, self.environment));
+        let faults = names::check(loaded, &skills);
+        self.faults.extend(faults.into_iter().map(as_error));
+        note_without_effect(loaded);
+        (self.loaded, self.faults)
+    }
 }
 
 /// Keeps what a project says, without applying it; says so in one line.
-fn not_trusted(results: Vec<(PathBuf, Result<Option<Layer>, ConfigError>)>, loaded: &mut Loaded) {
+fn not_trusted(results: Vec<Found>, loaded: &mut Loaded) {
     let mut paths = Vec::new();
     for (path, result) in results {
         match result {
             Ok(None) => {}
             Ok(Some(layer)) => {
-                paths.push(path.display().to_string());
+                // Of agents the folder says enough.
+                let folder = layer.agent.as_ref().and_then(|agent| agent.path.parent());
+                let shown = folder.unwrap_or(&path).display().to_string();
+                if !paths.contains(&shown) {
+                    paths.push(shown);
+                }
                 loaded.layers.push(Layer { is_applied: false, ..layer });
             }
             Err(error) => loaded.notes.push(format!("not applied, and would not be: {error}")),
@@ -168,8 +306,8 @@ fn note_without_effect(loaded: &mut Loaded) {
     let ignored = applied.flat_map(|layer| layer.ignored.iter().map(String::as_str));
     let mut names: Vec<_> = loaded.config.without_effect();
     for name in ignored {
-        if !names.contains(&name) {
-            names.push(name);
+        if !names.iter().any(|other| other == name) {
+            names.push(name.to_owned());
         }
     }
     if !names.is_empty() {
@@ -234,7 +372,7 @@ pub fn file(path: &Path, environment: &Environment) -> Result<Option<Layer>, Con
         as_error(Fault { place: Some(Place { origin, line }), what, is_unknown_key: false })
     })?;
     check::check(&ours.table).map_err(as_error)?;
-    Ok(Some(Layer { table: ours.table, is_applied: true, ignored: ours.ignored }))
+    Ok(Some(Layer { ignored: ours.ignored, ..Layer::of(ours.table) }))
 }
 
 /// Makes the layers of a profile: `[profiles.NAME]` of the files, then the file `NAME.config.toml`
@@ -253,9 +391,7 @@ fn profile(
     let path = ["profiles".to_owned(), name.to_owned()];
     let sections = layers.iter().filter(|layer| layer.is_applied);
     let sections = sections.filter_map(|layer| node::find(&layer.table, &path)?.as_table());
-    let mut found: Vec<_> = sections
-        .map(|table| Layer { table: table.clone(), is_applied: true, ignored: Vec::new() })
-        .collect();
+    let mut found: Vec<_> = sections.map(|table| Layer::of(table.clone())).collect();
     let source = source(Kind::Profile, &folders.config, &format!("{name}.config"))?;
     found.extend(file(&source.path, environment)?);
     if found.is_empty() {
@@ -360,7 +496,7 @@ fn assigned(path: &[String], value: &str, place: &Place) -> Result<Layer, Fault>
     for value in as_toml.into_iter().chain([text]) {
         let table = below(path, Node::plain(value, place), place);
         match check::check(&table) {
-            Ok(_) => return Ok(Layer { table, is_applied: true, ignored: Vec::new() }),
+            Ok(_) => return Ok(Layer::of(table)),
             Err(fault) => {
                 first_fault.get_or_insert(fault);
             }
@@ -385,7 +521,7 @@ pub(crate) fn below(path: &[String], node: Node, place: &Place) -> Table {
     }
 }
 
-fn as_error(fault: Fault) -> ConfigError {
+pub(crate) fn as_error(fault: Fault) -> ConfigError {
     let Fault { place, what, .. } = fault;
     let Some(place) = place else { return ConfigError::Layers(what) };
     match &*place.origin {

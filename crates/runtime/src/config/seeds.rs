@@ -2,8 +2,12 @@
 //!
 //! What stands in them keeps its line, so that complaints point into the file as it was written.
 
+mod agents;
+
 use super::node::{Node, Place, Table, Value};
 use super::read::Wrong;
+
+pub(crate) use agents::to_ours as agent_to_ours;
 
 /// A table in our shape, and the keys of it that mean nothing here.
 pub(crate) struct Ours {
@@ -25,9 +29,16 @@ pub(crate) type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Brings a table into our shape. One that has it already stays as it is.
 pub(crate) fn to_ours(mut table: Table, lookup: Lookup<'_>) -> Result<Ours, Wrong> {
-    pingu(&mut table)?;
-    shelly(&mut table, lookup)?;
     let mut ignored = Vec::new();
+    pingu(&mut table, &mut ignored)?;
+    shelly(&mut table, lookup, &mut ignored)?;
+    if let Some(Value::Table(agents)) = table.get_mut("agents").map(|node| &mut node.value) {
+        for agent in agents.values_mut() {
+            if let Value::Table(agent) = &mut agent.value {
+                agent_to_ours(agent)?;
+            }
+        }
+    }
     for key in FOREIGN {
         if table.remove(key).is_some() {
             ignored.push(key.to_owned());
@@ -38,7 +49,7 @@ pub(crate) fn to_ours(mut table: Table, lookup: Lookup<'_>) -> Result<Ours, Wron
 
 /// `[llm.NAME]` is a provider with one model, `default_llm` names the one that runs, `[agent.NAME]`
 /// is an agent.
-fn pingu(table: &mut Table) -> Result<(), Wrong> {
+fn pingu(table: &mut Table, ignored: &mut Vec<String>) -> Result<(), Wrong> {
     let mut default = table.remove("default_llm");
     if let Some(llms) = table.remove("llm") {
         let place = llms.place.clone();
@@ -56,7 +67,12 @@ fn pingu(table: &mut Table) -> Result<(), Wrong> {
     }
     if let Some(agents) = table.remove("agent") {
         let place = agents.place.clone();
-        let agents = entries(agents, "agent")?.into_iter().map(agent_of_pingu).collect();
+        let mut agents = entries(agents, "agent")?;
+        agents.iter_mut().for_each(|(name, agent)| agents::of_pingu(name, agent, ignored));
+        if let Some(node) = agents.get(agents::PINGUS_FIRST) {
+            let first = leaf(agents::PINGUS_FIRST, &node.place);
+            table.entry("entry_agent".to_owned()).or_insert(first);
+        }
         put(table, "agents", agents, &place);
     }
     if let Some(Value::Table(trace)) = table.get_mut("trace").map(|node| &mut node.value) {
@@ -82,16 +98,6 @@ fn trace_of_pingu(trace: &mut Table) {
     }
 }
 
-/// A system prompt is what instructions are here.
-fn agent_of_pingu((name, mut agent): (String, Node)) -> (String, Node) {
-    if let Value::Table(agent) = &mut agent.value
-        && let Some(prompt) = agent.remove("system_prompt")
-    {
-        agent.insert("instructions".to_owned(), prompt);
-    }
-    (name, agent)
-}
-
 fn provider_of_llm(llm: Node) -> Result<Node, Wrong> {
     let place = llm.place.clone();
     let mut provider = entries(llm, "llm")?;
@@ -114,7 +120,7 @@ fn provider_of_llm(llm: Node) -> Result<Node, Wrong> {
 
 /// `providers`, `agents` and `mcp_servers` are lists of things with names; the first provider is
 /// the one that runs, unless the agent that takes the prompt names another.
-fn shelly(table: &mut Table, lookup: Lookup<'_>) -> Result<(), Wrong> {
+fn shelly(table: &mut Table, lookup: Lookup<'_>, ignored: &mut Vec<String>) -> Result<(), Wrong> {
     let windows = table.remove("default_context_windows");
     let windows = windows.as_ref().and_then(Node::as_table);
     let mut first_provider = None;
@@ -136,7 +142,8 @@ fn shelly(table: &mut Table, lookup: Lookup<'_>) -> Result<(), Wrong> {
             let first = leaf(name, &node.place);
             table.entry("entry_agent".to_owned()).or_insert(first);
         }
-        let agents: Table = agents.into_iter().collect();
+        let mut agents: Table = agents.into_iter().collect();
+        agents.iter_mut().for_each(|(name, agent)| agents::of_shelly(name, agent, ignored));
         let entry = table.get("entry_agent").and_then(Node::as_str);
         let own = entry.and_then(|name| agents.get(name)?.as_table()?.get("provider"));
         if first_provider.is_some()

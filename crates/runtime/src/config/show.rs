@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use crate::environment::Environment;
 use crate::local;
 use crate::provider;
 
 use super::layers::{self, Loaded};
 use super::node::{self, Node, Origin, Place, Table, Value};
-use super::{DEFAULT_AGENT, LimitsConfig, Provider, Span, Wire, check};
+use super::{ALL, DEFAULT_AGENT, LimitsConfig, Provider, Span, Wire, check};
 
 /// What stands in the place of a secret.
 const HIDDEN: &str = "(hidden)";
@@ -90,6 +92,55 @@ fn unset(key: &str, path: &[String]) -> Unset {
         Err(fault) if fault.is_unknown_key => Unset::Unknown(fault.what),
         Ok(_) | Err(_) => Unset::NotSet(key.to_owned()),
     }
+}
+
+/// A setting that counts.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Setting {
+    /// Its key.
+    pub key: String,
+    /// Its value, as TOML writes it.
+    pub value: String,
+    /// Where it comes from.
+    pub from: String,
+}
+
+/// Returns each setting of an agent, of which `own` is said, without secrets; what it does not say is
+/// that of the whole configuration or else has its default.
+pub(crate) fn settings_of_agent(
+    loaded: &Loaded,
+    environment: &Environment,
+    own: &Table,
+) -> Vec<Setting> {
+    let place = Place { origin: Arc::new(Origin::Default), line: None };
+    let all_names = || toml::Value::from(vec![ALL]);
+    let mut settings: Table = [
+        ("orchestrator", "react".into()),
+        ("output", "text".into()),
+        ("tool_execution", "auto".into()),
+        ("effects", vec![toml::Table::from_iter([("kind".to_owned(), "compact".into())])].into()),
+        ("max_depth", 3.into()),
+        ("skills", all_names()),
+        ("tools", all_names()),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), Node::plain(value, &place)))
+    .collect();
+    if own.contains_key("toolboxes") {
+        settings.remove("tools");
+    }
+    let mut shared = defaults(loaded, environment);
+    node::merge(&mut shared, &loaded.merged);
+    shared.retain(|key, _| ["model", "fallback", "limits"].contains(&key.as_str()));
+    node::merge(&mut settings, &shared);
+    node::merge(&mut settings, own);
+    hide(&mut settings, false, &Hider::new(loaded, environment));
+    let mut all = Vec::new();
+    each_leaf(&settings, &mut Vec::new(), &mut |key, node| {
+        let (value, from) = (inline(node), node.place.to_string());
+        all.push(Setting { key: key.to_owned(), value, from });
+    });
+    all
 }
 
 /// Returns what holds when nobody says anything.

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use pretty_assertions::assert_eq;
 use tempfile::TempDir;
 
+use crate::effects::EffectConfig;
 use crate::environment::{Environment, Folders};
 
 use super::*;
@@ -303,24 +304,25 @@ fn secrets_are_not_shown() {
 fn what_has_no_effect_is_named_once() {
     let text = "[agents.x]\n[gateway]\n[sandbox]\nnetwork = true\n";
     let loaded = Machine::new(&[("home/config.toml", text)]).load(&[], &Said::default()).unwrap();
-    assert_eq!(loaded.notes, ["no effect in this version: agents, sandbox, gateway"]);
+    assert_eq!(loaded.notes, ["no effect in this version: sandbox, gateway"]);
 }
 
 #[test]
-fn of_agents_only_what_the_default_one_says_and_how_it_works_has_an_effect() {
+fn what_an_agent_says_without_effect_is_named() {
     let notes = |text: &str| {
         let machine = Machine::new(&[("home/config.toml", text)]);
         machine.load(&[], &Said::default()).map(|loaded| loaded.notes)
     };
-    let output = "[agents.default]\ninstructions = \"x\"\noutput = \"message_tool\"\n\
-                  orchestrator = \"plan_execute\"\nplan = { replan = \"off\" }\n";
-    assert_eq!(notes(output).unwrap(), Vec::<String>::new());
+    let in_effect = "[agents.x]\ninstructions = \"x\"\noutput = \"message_tool\"\ntimeout = \"1m\"\n\
+                     orchestrator = \"plan_execute\"\nplan = { replan = \"off\" }\n\
+                     tools = [\"read\"]\nlimits = { tool_calls = 3 }\nskills = [\"*\"]\n";
+    assert_eq!(notes(in_effect).unwrap(), Vec::<String>::new());
     assert_eq!(
-        notes("[agents.default]\ntools = [\"read\"]\n").unwrap(),
-        [
-            "no effect in this version: agents.default but for its instructions, description, skills, \
-             behavioral_hints, output, effects, orchestrator and plan"
-        ]
+        notes(
+            "[agents.x]\nmax_depth = 1\npermissions.mode = \"plan\"\n[agents.y]\nmax_depth = 2\n"
+        )
+        .unwrap(),
+        ["no effect in this version: agents.*.max_depth, agents.*.permissions"]
     );
     assert_eq!(
         notes("[agents.x]\n\noutputs = \"text\"\n").unwrap_err(),
@@ -383,4 +385,93 @@ fn what_is_wrong_with_a_trace_is_said_with_its_line() {
         let error = machine.load(&[], &Said::default()).unwrap_err();
         assert!(error.contains("config.toml: line 2: ") && error.contains(what), "{error}");
     }
+}
+
+/// Loads a configuration of another program from the user's folder.
+fn load_theirs(file: &str, text: &str) -> Config {
+    let machine = Machine::new(&[(file, text)]);
+    machine.load(&[("KEY", "sk-1")], &Said::default()).unwrap().config
+}
+
+#[test]
+fn what_the_first_seed_prints_loads_unchanged() {
+    let printed = "agents:\n  - name: coder\n    effects:\n      - kind: compact\n        params:\n          \
+                   threshold: 0.8\n";
+    let config = load_theirs("home/config.yaml", printed);
+    assert_eq!(config.entry_agent.as_deref(), Some("coder"));
+    let effects = config.agents["coder"].effects();
+    assert_eq!(effects.iter().map(EffectConfig::kind).collect::<Vec<_>>(), ["compact"]);
+}
+
+#[test]
+fn profiles_of_the_third_seed_load_unchanged() {
+    let printed = "[agent.sysinfo]\nsystem_prompt = \"Look around.\"\ntools = [\"file\", \"message\"]\n\
+                   [agent.any]\nsystem_prompt = \"Do.\"\n";
+    let config = load_theirs("home/config.toml", printed);
+    let tools = |name: &str| config.agents[name].tools.clone();
+    assert_eq!(tools("sysinfo"), Some(vec!["read".to_owned(), "write".to_owned()]));
+    assert_eq!((tools("any"), config.agents["sysinfo"].max_depth), (None, Some(0)));
+}
+
+#[test]
+fn every_key_of_shelly_loads_unchanged() {
+    let config = load_theirs(
+        "home/config.yaml",
+        r#"
+providers:
+  - name: claude
+    kind: anthropic
+    base_url: https://api.anthropic.com
+    api_key: ${KEY}
+    model: claude-sonnet-4-5
+    context_window: 200000
+    max_tokens: 4096
+    rate_limit: {input_tpm: 1, output_tpm: 2, rpm: 3, max_retries: 4, base_delay: 1s}
+    batch: {enabled: true, collect_window: 100ms, poll_interval: 5s, timeout: 1h, max_batch_size: 9}
+  - {name: grok, kind: grok, model: grok-4}
+mcp_servers:
+  - {name: browser, command: npx, args: [playwright]}
+  - {name: far, url: "https://example.com/mcp"}
+agents:
+  - name: lead
+    description: Leads.
+    instructions: It costs $5.
+    provider: grok
+    prefix: "*"
+    toolboxes:
+      - filesystem
+      - browser
+      - {name: exec, tools: [exec_run]}
+    skills: []
+    effects:
+      - {kind: trim_tool_results}
+    options:
+      max_iterations: 20
+      warn_iterations: 15
+      max_delegation_depth: 2
+      max_handoffs: 0
+      context_threshold: 0.8
+      interaction_mode: blocking
+      question_timeout: ""
+    skills_tags: [plans]
+    estimated_cost: expensive
+    max_concurrency: 1
+  - {name: coder}
+entry_agent: lead
+filesystem: {permissions_file: p.json}
+git: {work_dir: .}
+context: {max_external_file_size: 1000}
+default_context_windows: {grok: 100000}
+"#,
+    );
+    let lead = &config.agents["lead"];
+    assert_eq!((config.entry_agent.as_deref(), lead.name.as_str()), (Some("lead"), "lead"));
+    assert_eq!(
+        (lead.model().as_deref(), lead.instructions.as_str()),
+        (Some("grok"), "It costs $5.")
+    );
+    assert_eq!((lead.limits.model_turns, lead.warn_turns), (Some(20), 15));
+    assert_eq!(lead.interaction, Interaction::Blocking);
+    assert_eq!(lead.toolboxes.as_ref().map(Vec::len), Some(4));
+    assert_eq!(config.providers["grok"].context_window, Some(100_000));
 }

@@ -90,7 +90,13 @@ fn a_configuration_of_pingu_loads() {
     assert_eq!(config.agents.keys().collect::<Vec<_>>(), ["orchestrator", "sysinfo"]);
     assert_eq!(config.agents["sysinfo"].instructions, "Look.");
     assert_eq!(ignored, ["gateway", "db", "channel", "services", "memory", "audio"]);
-    assert_eq!(config.without_effect(), ["agents"]);
+    // Who has `message` speaks with it, who has no `delegate` does not delegate, and no tools are all.
+    let (first, sysinfo) = (&config.agents["orchestrator"], &config.agents["sysinfo"]);
+    assert_eq!(config.entry_agent.as_deref(), Some("orchestrator"));
+    assert_eq!((first.tools.as_deref(), first.max_depth), (Some(&[][..]), None));
+    assert_eq!(first.output, crate::config::OutputMode::MessageTool);
+    assert_eq!(sysinfo.tools.as_deref(), Some(&["*".to_owned()][..]));
+    assert_eq!(config.without_effect(), Vec::<String>::new());
     let trace = &config.trace;
     assert_eq!((trace.endpoint.as_deref(), trace.path.as_deref()), (Some(""), Some("/v1/traces")));
     assert_eq!(trace.headers["authorization"], "Bearer k");
@@ -132,14 +138,25 @@ agents:
     description: Helps.
     instructions: Help for $5.
     provider: mine
-    toolboxes: [filesystem, {name: git, tools: [status]}]
+    toolboxes: [filesystem, {name: search, tools: [search_content, fs_stat]}]
+    skills: []
     effects:
       - kind: compact
         params:
           threshold: 0.8
     options:
       max_iterations: 0
+      warn_iterations: 4
+      max_delegation_depth: 2
+      max_handoffs: 1
+      context_threshold: 0.6
+      interaction_mode: interactive
+      question_timeout: 90s
+    skills_tags: [help]
+    estimated_cost: cheap
+    max_concurrency: 2
   - name: coder
+    options: {interaction_mode: "", question_timeout: ""}
 entry_agent: assistant
 default_context_windows:
   openai: 32000
@@ -172,7 +189,25 @@ fn a_configuration_of_shelly_loads() {
     assert_eq!(table["agents"]["assistant"]["effects"], effects["effects"]);
     assert_eq!(table["agents"]["assistant"]["instructions"].as_str(), Some("Help for $5."));
     assert_eq!(table["mcp_servers"]["files"]["command"].as_str(), Some("mcp-files"));
-    assert_eq!(ignored, ["filesystem", "git"]);
+    assert_eq!(ignored, ["agents.assistant.toolboxes fs_stat", "filesystem", "git"]);
+    let agent = &config.agents["assistant"];
+    let toolbox = |name: &str, tools: Option<&[&str]>| crate::config::ToolboxConfig {
+        name: name.to_owned(),
+        tools: tools.map(|tools| tools.iter().map(|&tool| tool.to_owned()).collect()),
+    };
+    let toolboxes =
+        [toolbox("ask", None), toolbox("filesystem", None), toolbox("search", Some(&["grep"]))];
+    assert_eq!(agent.toolboxes.as_deref(), Some(&toolboxes[..]));
+    assert_eq!((agent.skills.as_deref(), agent.model().as_deref()), (None, Some("mine")));
+    assert_eq!((agent.limits.model_turns, agent.warn_turns), (Some(0), 4));
+    assert_eq!((agent.max_depth, agent.max_handoffs), (Some(2), Some(1)));
+    assert_eq!(agent.context_threshold, Some(0.6));
+    assert_eq!(agent.interaction, crate::config::Interaction::Interactive);
+    assert_eq!(agent.question_timeout.map(|time| time.0.as_secs()), Some(90));
+    assert_eq!(agent.estimated_cost, Some(crate::config::Cost::Cheap));
+    assert_eq!((agent.max_concurrency, &*agent.skills_tags), (Some(2), &["help".to_owned()][..]));
+    assert_eq!(agent.effects().last().map(|effect| effect.kind()), Some("inject"));
+    assert_eq!(config.agents["coder"].question_timeout, None);
 }
 
 #[test]
@@ -201,6 +236,9 @@ fn complaints_point_into_the_file_as_it_is_written() {
     let key = wrong("providers:\n  - name: a\n    kind: openai\n    modle: x\n");
     assert_eq!(key.0, Some(4));
     assert!(key.1.contains("did you mean \"model\""), "{}", key.1);
+    let option = wrong("agents:\n  - name: a\n    options:\n      max_iteration: 1\n");
+    assert_eq!(option.0, Some(4));
+    assert!(option.1.contains("did you mean \"max_iterations\""), "{}", option.1);
     assert_eq!(wrong("agents:\n  - name: a\n  - name: a\n").0, Some(3));
     assert_eq!(wrong("agents:\n  - description: a\n").0, Some(2));
     assert_eq!(wrong("a: [\nb: c\n").0.is_some(), true);

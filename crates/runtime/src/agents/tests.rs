@@ -1,0 +1,533 @@
+use std::path::PathBuf;
+
+use pretty_assertions::assert_eq;
+use tempfile::TempDir;
+
+use bowline_agent::tool::{Toolbox, tool_fn};
+use bowline_agent::{Agent, ToolExecution};
+use bowline_llm::Effort;
+
+use crate::config::{self, AgentConfig, Config, Said, Trust};
+use crate::environment::{Environment, Folders};
+use crate::{AgentFactory, Choice, ConfigError, Runtime};
+
+use super::toolboxes;
+
+/// A machine with files: `home` for the user, `work` for the project.
+struct Machine(TempDir);
+
+/// What every configuration here begins with: two models that need no key.
+const MODELS: &str = "model = \"here/big\"\n[providers.here]\nbase_url = \"http://127.0.0.1:9/v1\"\n\
+                      [providers.there]\nbase_url = \"http://127.0.0.1:9/v1\"\nmodel = \"small\"\n";
+
+impl Machine {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let machine = Self(tempfile::tempdir().unwrap());
+        std::fs::create_dir_all(machine.path("work/.git")).unwrap();
+        for (path, text) in files {
+            let path = machine.path(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        machine
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    /// Loads everything; what is wrong, or what a person should know.
+    fn load(&self, trust: Trust) -> (config::Loaded, Vec<String>) {
+        let folders = self.folders();
+        let (loaded, faults) =
+            config::read_all(&folders, &self.environment(), &Said::default(), trust);
+        let faults = faults.iter().map(|fault| self.shown(&fault.to_string())).collect();
+        (loaded, faults)
+    }
+
+    fn environment(&self) -> Environment {
+        Environment { cwd: self.path("work"), ..Environment::default() }
+    }
+
+    fn folders(&self) -> Folders {
+        Folders {
+            system: self.path("etc"),
+            config: self.path("home"),
+            data: self.path("data"),
+            cache: self.path("cache"),
+        }
+    }
+
+    /// Returns what makes agents of everything here.
+    fn factory(&self, entry: &str) -> AgentFactory {
+        let (loaded, faults) = self.load(Trust::Project);
+        assert_eq!(faults, Vec::<String>::new());
+        let runtime = Runtime::with(self.environment(), self.folders(), loaded);
+        let own = runtime.agent_config(entry).unwrap();
+        let limits = runtime.config.limits.headless_of(&own);
+        let name = crate::provider::ModelName::parse("here/big:low").unwrap();
+        runtime.factory(Choice {
+            agent: entry.to_owned(),
+            model: name.into(),
+            limits,
+            ephemeral: true,
+            attended: true,
+            instructions: "Told by the project.".to_owned(),
+            skills: crate::skills::Skills::default(),
+            output_schema: None,
+        })
+    }
+
+    fn shown(&self, text: &str) -> String {
+        text.replace(&format!("{}/", self.0.path().display()), "")
+    }
+}
+
+/// Returns what is wrong with an agent of the user's, in a file of its own.
+fn faults(text: &str) -> Vec<String> {
+    Machine::new(&[("home/agents/a.md", text)]).load(Trust::User).1
+}
+
+fn tools(agent: &Agent) -> Vec<&str> {
+    agent.tools.names().collect()
+}
+
+const CODER: &str = "---\ndescription: Writes code.\nmodel: there\neffort: high\n\
+    fallback: [here/big]\ntools: [filesystem, grep, bash]\neffects:\n  - kind: loop_detect\n\
+    limits:\n  model_turns: 7\n  cost_usd: 0\ntool_execution: {parallel: 3}\ntimeout: 5m\n\
+    orchestrator: plan_execute\nproject_context: false\n---\n\nYou write code.\n\nWell.\n";
+
+#[test]
+fn an_agent_is_made_of_its_file() {
+    let machine = Machine::new(&[("home/config.toml", MODELS), ("home/agents/coder.md", CODER)]);
+    let agent = machine.factory("default").build("coder").unwrap();
+    assert_eq!(agent.name, "coder");
+    assert!(agent.instructions.contains("You write code.\n\nWell."), "{}", agent.instructions);
+    assert_eq!(agent.model.info().id(), "there/small");
+    assert_eq!(agent.effort, Some(Effort::High));
+    assert_eq!(tools(&agent), ["read", "write", "edit", "list", "grep", "bash"]);
+    assert_eq!((agent.limits.model_turns, agent.limits.run_time_ms), (7, 30 * 60 * 1000));
+    assert_eq!(agent.tool_execution, ToolExecution::Parallel { max: 3 });
+    assert_eq!(agent.orchestrator.name(), "plan_execute");
+    assert_eq!(agent.effects.len(), 1);
+    assert_eq!(agent.middleware.len(), 1);
+    assert!(!agent.context.contains("Told by the project."), "{}", agent.context);
+}
+
+#[test]
+fn what_an_agent_does_not_say_is_that_of_the_whole() {
+    let machine = Machine::new(&[("home/config.toml", MODELS), ("home/agents/plain.md", "Hello.")]);
+    let factory = machine.factory("default");
+    let agent = factory.build("plain").unwrap();
+    assert!(agent.instructions.contains("\nHello.\n"), "{}", agent.instructions);
+    assert_eq!((agent.model.info().id().as_str(), agent.effort), ("here/big", Some(Effort::Low)));
+    assert_eq!(tools(&agent), tools(&factory.build("default").unwrap()));
+    assert_eq!(agent.limits.model_turns, 100);
+    assert!(agent.context.contains("Told by the project."), "{}", agent.context);
+}
+
+#[test]
+fn an_unknown_agent_is_refused_with_the_nearest() {
+    let machine = Machine::new(&[("home/config.toml", MODELS), ("home/agents/coder.md", CODER)]);
+    let error = machine.factory("default").build("codre").unwrap_err();
+    assert!(matches!(error, ConfigError::UnknownAgent { .. }));
+    assert_eq!(error.to_string(), "there is no agent \"codre\"; did you mean \"coder\"?");
+}
+
+#[test]
+fn the_nearer_file_says_everything() {
+    let files = [
+        ("home/config.toml", "[agents.b]\ndescription = \"user table\"\nwarn_turns = 3\n"),
+        ("home/agents/a.md", "---\nwarn_turns: 3\n---\nuser"),
+        ("work/.bowline/agents/a.md", "---\ndescription: project\n---\nproject"),
+        ("work/.bowline/agents/b.md", "project"),
+        ("work/.claude/agents/a.md", "---\nname: a\ndescription: claude\n---\nclaude"),
+        ("work/.claude/agents/c.md", "---\nname: c\ndescription: claude\n---\nclaude"),
+    ];
+    let (loaded, faults) = Machine::new(&files).load(Trust::Project);
+    assert_eq!(faults, Vec::<String>::new());
+    let said = |name: &str| {
+        let agent = &loaded.config.agents[name];
+        (agent.description.as_str(), agent.instructions.as_str(), agent.warn_turns)
+    };
+    assert_eq!(said("a"), ("project", "project", 0));
+    assert_eq!(said("b"), ("", "project", 0));
+    assert_eq!(said("c"), ("claude", "claude", 0));
+}
+
+#[test]
+fn agents_of_a_project_do_not_count_until_it_is_trusted() {
+    let files = [
+        ("work/.bowline/agents/a.md", "project"),
+        ("work/.bowline/agents/bad.md", "---\ntols: []\n---\n"),
+        ("work/.claude/agents/c.md", "claude"),
+    ];
+    let machine = Machine::new(&files);
+    let (loaded, faults) = machine.load(Trust::User);
+    assert_eq!((faults.len(), loaded.config.agents.len()), (0, 0));
+    let notes: Vec<_> = loaded.notes.iter().map(|note| machine.shown(note)).collect();
+    assert_eq!(
+        notes[0],
+        "not applied, and would not be: work/.bowline/agents/bad.md: line 2: unknown key \"tols\" in \
+         [agents.bad]; did you mean \"tools\"?"
+    );
+    assert!(
+        notes[1].starts_with("not applied: work/.claude/agents, work/.bowline/agents; a project"),
+        "{notes:?}"
+    );
+    let runtime = Runtime::with(machine.environment(), machine.folders(), loaded);
+    let error = runtime.agent_config("a").unwrap_err().to_string();
+    assert_eq!(error, "there is no agent \"a\"; the project has one, but must be trusted first");
+}
+
+#[test]
+fn an_agent_in_two_places_is_an_error_that_names_both() {
+    let both = |files: &[(&str, &str)]| Machine::new(files).load(Trust::Project).1;
+    let table = "\n[agents.a]\noutput = \"text\"\n";
+    assert_eq!(
+        both(&[("home/config.toml", table), ("home/agents/a.md", "x")]),
+        ["home/config.toml: line 2: the agent \"a\" is also in home/agents/a.md; keep one"]
+    );
+    assert_eq!(
+        both(&[("work/.bowline/config.toml", table), ("home/agents/a.md", "x")]),
+        [
+            "work/.bowline/config.toml: line 2: the agent \"a\" is also in home/agents/a.md; keep one"
+        ]
+    );
+    assert_eq!(
+        both(&[("home/agents/a.md", "x"), ("home/agents/b.md", "---\nname: a\n---\n")]),
+        ["home/agents/b.md: the agent \"a\" is also in home/agents/a.md; keep one"]
+    );
+    // What is said for one start goes over the file.
+    let machine = Machine::new(&[("home/agents/a.md", "---\nmax_depth: 1\n---\nx")]);
+    let said = Said { assignments: vec!["agents.a.max_depth=2".to_owned()], ..Said::default() };
+    let loaded = config::load(&machine.folders(), &machine.environment(), &said).unwrap();
+    let agent = &loaded.config.agents["a"];
+    assert_eq!((agent.max_depth, agent.instructions.as_str()), (Some(2), "x"));
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_with_its_line_and_the_nearest_name() {
+    for (text, what) in [
+        (
+            "---\ntols: []\n---\n",
+            "line 2: unknown key \"tols\" in [agents.a]; did you mean \"tools\"?",
+        ),
+        (
+            "---\n\ntools:\n  - raed\n---\n",
+            "line 4: agents.a.tools.0: there is no tool and no toolbox \"raed\"; did you mean \"read\"?",
+        ),
+        (
+            "---\ntoolboxes:\n  - serch\n---\n",
+            "line 3: agents.a.toolboxes.0: there is no toolbox \"serch\"; did you mean \"search\"?",
+        ),
+        (
+            "---\ntoolboxes:\n  - name: exec\n    tools: [bahs]\n---\n",
+            "line 4: agents.a.toolboxes.0.tools.0: the toolbox \"exec\" has no tool \"bahs\"; did you mean \"bash\"?",
+        ),
+        (
+            "---\nchild_tools: [grp]\n---\n",
+            "line 2: agents.a.child_tools.0: there is no tool and no toolbox \"grp\"; did you mean \"grep\"?",
+        ),
+        ("---\nskills: [x]\n---\n", "line 2: agents.a.skills.0: there is no skill \"x\""),
+        (
+            "---\nmcp_servers: [x]\n---\n",
+            "line 2: agents.a.mcp_servers.0: there is no [mcp_servers.x]",
+        ),
+        (
+            "---\ndelegates: [defalt]\n---\n",
+            "line 2: agents.a.delegates.0: there is no agent \"defalt\"; did you mean \"default\"?",
+        ),
+        (
+            "---\nmodel: gpt\n---\n",
+            "line 2: agents.a.model: model \"gpt\" has no provider: write it provider/model",
+        ),
+        (
+            "---\nmodel: antropic/x\n---\n",
+            "line 2: agents.a.model: there is no provider \"antropic\"; did you mean \"anthropic\"?",
+        ),
+        (
+            "---\neffort: hig\n---\n",
+            "line 2: agents.a.effort: \"hig\" is none of minimal, low, medium, high, xhigh; did you mean \"high\"?",
+        ),
+        (
+            "---\nestimated_cost: free\n---\n",
+            "line 2: agents.a.estimated_cost: \"free\" is none of cheap, medium, expensive",
+        ),
+        (
+            "---\ninteraction: manual\n---\n",
+            "line 2: agents.a.interaction: \"manual\" is none of auto, interactive, blocking",
+        ),
+        (
+            "---\ncontext_threshold: 1.5\n---\n",
+            "line 2: agents.a.context_threshold: a share, 0 or more and less than 1, is expected",
+        ),
+        (
+            "---\nmax_depth: -1\n---\n",
+            "line 2: agents.a.max_depth: integer `-1`; expected is a whole number, 0 or more",
+        ),
+        (
+            "---\ntool_execution: {parallel: 0}\n---\n",
+            "line 2: agents.a.tool_execution: auto, parallel, sequential or { parallel = N } with at least 1 is expected",
+        ),
+        (
+            "---\nlimits:\n  model_turn: 1\n---\n",
+            "line 3: unknown key \"model_turn\" in [agents.a.limits]; did you mean \"model_turns\"?",
+        ),
+        (
+            "---\neffects:\n  - kind: compat\n---\n",
+            "line 3: agents.a.effects.0: there is no effect \"compat\"; did you mean \"compact\"?",
+        ),
+        (
+            "---\npermissions:\n  mode: yolo\n---\n",
+            "line 3: agents.a.permissions.mode: \"yolo\" is none of ask, accept-edits, plan, auto, deny, bypass",
+        ),
+        (
+            "---\noptions:\n  max_iteration: 1\n---\n",
+            "line 3: unknown key \"max_iteration\" in [options]; did you mean \"max_iterations\"?",
+        ),
+        (
+            "---\ninstructions: x\n---\ny\n",
+            "line 2: instructions: they stand below the front matter too; keep one",
+        ),
+        ("---\nname: [x]\n---\n", "line 2: name: a text is expected"),
+        (
+            "---\ntools: []\n",
+            "line 1: the front matter that begins here has no end: a line with ---",
+        ),
+    ] {
+        assert_eq!(faults(text), [format!("home/agents/a.md: {what}")], "{text}");
+    }
+    let (_, entry) =
+        Machine::new(&[("home/config.toml", "entry_agent = \"defualt\"\n")]).load(Trust::User);
+    assert_eq!(
+        entry,
+        ["home/config.toml: line 1: entry_agent: there is no agent \"defualt\"; did you mean \
+          \"default\"?"]
+    );
+}
+
+#[test]
+fn all_that_is_wrong_is_found_at_once() {
+    let files = [
+        ("home/agents/a.md", "---\ntools: [raed, grp]\n---\n"),
+        ("home/agents/b.md", "---\ntols: []\n---\n"),
+        ("home/config.toml", "modle = 1\n"),
+    ];
+    assert_eq!(Machine::new(&files).load(Trust::User).1.len(), 4);
+}
+
+#[test]
+fn names_that_are_there_are_no_faults() {
+    let files = [
+        ("home/config.toml", "[mcp_servers.files]\ncommand = \"x\"\n"),
+        ("home/skills/mending/SKILL.md", "Mend."),
+        ("work/.bowline/skills/sewing/SKILL.md", "Sew."),
+        (
+            "home/agents/a.md",
+            "---\nname: tailor\ntools: [\"*\", exec, files, mcp__files__read, mcp__files]\n\
+             toolboxes: [ask, {name: files, tools: [read]}]\nmcp_servers: [files]\n\
+             model: local/tiny\nfallback: [ollama/qwen3]\n\
+             skills: [mending, sewing]\ndelegates: [\"*\", default]\nchild_tools: [read]\n---\n",
+        ),
+    ];
+    let (loaded, faults) = Machine::new(&files).load(Trust::User);
+    assert_eq!(faults, Vec::<String>::new());
+    assert_eq!(loaded.config.agents.keys().collect::<Vec<_>>(), ["tailor"]);
+}
+
+#[test]
+fn lines_end_as_they_like_and_front_matter_may_be_missing() {
+    let files = [
+        ("home/agents/a.md", "---\r\ndescription: x\r\n---\r\nOne.\r\nTwo.\r\n"),
+        ("home/agents/b.md", "---\ndescription: z\n---"),
+        ("home/agents/c.md", "\u{feff}No front matter.\n\n---\n\nAt all."),
+    ];
+    let (loaded, faults) = Machine::new(&files).load(Trust::User);
+    assert_eq!(faults, Vec::<String>::new());
+    let said = |name: &str| {
+        let agent = &loaded.config.agents[name];
+        (agent.description.as_str(), agent.instructions.as_str())
+    };
+    assert_eq!(said("a"), ("x", "One.\nTwo."));
+    assert_eq!(said("b"), ("z", ""));
+    assert_eq!(said("c"), ("", "No front matter.\n\n---\n\nAt all."));
+}
+
+/// Reads one foreign file of a trusted project: the agents, and what is not taken.
+fn foreign(path: &str, text: &str) -> (Config, Vec<String>) {
+    let files = [("home/skills/mending/SKILL.md", "Mend."), (path, text)];
+    let machine = Machine::new(&files);
+    let (loaded, faults) = machine.load(Trust::Project);
+    assert_eq!(faults, Vec::<String>::new());
+    let own = |note: &&String| note.contains("not taken");
+    let notes = loaded.notes.iter().filter(own).map(|note| machine.shown(note)).collect();
+    (loaded.config, notes)
+}
+
+fn names(list: Option<&Vec<String>>) -> Vec<&str> {
+    list.unwrap().iter().map(String::as_str).collect()
+}
+
+#[test]
+fn agents_of_claude_code_are_read() {
+    let text = "---\nname: code-reviewer\ndescription: Use this when: code has changed\n\
+        tools: Read, Grep, Bash, Bash(git:*), WebSearch, mcp__x__y\nmodel: sonnet\ncolor: blue\n\
+        permissionMode: plan\nmaxTurns: 12\nskills: mending, sewing\nmemory: user\n---\n\nReview.\n";
+    let (config, notes) = foreign("work/.claude/agents/reviewer.md", text);
+    // Such front matter is no YAML.
+    let agent = &config.agents["code-reviewer"];
+    assert_eq!(agent.description, "Use this when: code has changed");
+    assert_eq!(agent.instructions, "Review.");
+    assert_eq!(names(agent.tools.as_ref()), ["read", "grep", "bash"]);
+    assert_eq!(agent.model, "anthropic/claude-sonnet-5-5");
+    assert_eq!(agent.permissions.mode, Some(config::Mode::Plan));
+    assert_eq!((agent.max_depth, agent.warn_turns), (Some(0), 0));
+    assert_eq!(names(agent.skills.as_ref()), ["mending"]);
+    assert_eq!(
+        notes,
+        [
+            "work/.claude/agents/reviewer.md: not taken: tool Bash(git:*), tool WebSearch, \
+             maxTurns \"12\", memory",
+            "work/.claude/agents/reviewer.md: not taken: tool mcp__x__y, skill sewing",
+        ]
+    );
+    let all = "---\ndescription: x\ndisallowedTools: [Bash, Edit, Task]\nmodel: inherit\nmaxTurns: 3\n---\n";
+    let (config, notes) = foreign("work/.claude/agents/all.md", all);
+    let agent = &config.agents["all"];
+    assert_eq!((agent.model.as_str(), agent.limits.model_turns), ("", Some(3)));
+    let tools = names(agent.tools.as_ref());
+    assert!(tools.contains(&"read") && !tools.contains(&"bash"), "{tools:?}");
+    assert!(!tools.contains(&"edit") && !tools.contains(&"apply_patch"), "{tools:?}");
+    assert_eq!((agent.max_depth, notes.len()), (Some(0), 0));
+}
+
+#[test]
+fn agents_of_opencode_are_read() {
+    let text = "---\ndescription: Reviews.\nmode: subagent\nmodel: anthropic/claude-opus-5\n\
+        temperature: 0.1\ntools:\n  write: false\n  edit: false\n  my_*: false\npermission:\n  \
+        bash: deny\n  webfetch: ask\nsteps: 5\n---\nReview.\n";
+    let (config, notes) = foreign("work/.opencode/agent/review.md", text);
+    let agent = &config.agents["review"];
+    assert_eq!(agent.model, "anthropic/claude-opus-5");
+    assert_eq!(agent.limits.model_turns, Some(5));
+    assert_eq!(
+        names(agent.tools.as_ref()),
+        ["ask_user", "read", "list", "job", "glob", "grep", "fetch", "update_plan"]
+    );
+    assert_eq!(
+        notes,
+        ["work/.opencode/agent/review.md: not taken: tool my_*, permission webfetch, temperature"]
+    );
+    let only = "---\ntools:\n  \"*\": false\n  read: true\n---\n";
+    let (config, _) = foreign("work/.opencode/agent/only.md", only);
+    assert_eq!(names(config.agents["only"].tools.as_ref()), ["read"]);
+    let (config, _) = foreign("work/.opencode/agent/off.md", "---\ndisable: true\n---\n");
+    assert!(config.agents.is_empty());
+}
+
+/// Makes a toolbox of tools that do nothing, with these names.
+fn toolbox(names: &[&str]) -> Toolbox {
+    let mut toolbox = Toolbox::default();
+    for name in names {
+        let tool = tool_fn(name, "", |(): (), _| async { Ok("".into()) });
+        toolbox = toolbox.with(tool).unwrap();
+    }
+    toolbox
+}
+
+fn of_agent(said: &str, all: &[&str]) -> Vec<String> {
+    let agent: AgentConfig = toml::from_str(said).unwrap();
+    let tools = toolboxes::of_agent(&agent, &toolbox(all)).unwrap();
+    tools.names().map(str::to_owned).collect()
+}
+
+#[test]
+fn an_agent_has_the_tools_that_it_names_in_the_order_there_is() {
+    let all =
+        ["read", "apply_patch", "grep", "bash", "job", "mcp__a__x", "mcp__a__y", "mcp__ab__x"];
+    assert_eq!(of_agent("", &all), all);
+    assert_eq!(of_agent("tools = [\"*\"]", &all), all);
+    assert_eq!(of_agent("tools = []", &all), Vec::<String>::new());
+    assert_eq!(of_agent("toolboxes = []", &all), Vec::<String>::new());
+    assert_eq!(of_agent("tools = [\"bash\", \"read\"]", &all), ["read", "bash"]);
+    // Of the two ways to edit an agent has the one that its model uses.
+    assert_eq!(of_agent("tools = [\"edit\"]", &all), ["apply_patch"]);
+    assert_eq!(
+        of_agent("tools = [\"exec\"]\ntoolboxes = [\"search\"]", &all),
+        ["grep", "bash", "job"]
+    );
+    let some =
+        "toolboxes = [{ name = \"exec\", tools = [\"job\"] }, { name = \"a\", tools = [\"y\"] }]";
+    assert_eq!(of_agent(some, &all), ["job", "mcp__a__y"]);
+    assert_eq!(of_agent("tools = [\"mcp__a__x\"]", &all), ["mcp__a__x"]);
+    assert_eq!(of_agent("tools = [\"mcp__a\"]", &all), ["mcp__a__x", "mcp__a__y"]);
+    assert_eq!(of_agent("tools = [\"ab\"]", &all), ["mcp__ab__x"]);
+    let of_one = "tools = [\"*\"]\nmcp_servers = [\"ab\"]";
+    assert_eq!(of_agent(of_one, &all)[5..], ["mcp__ab__x"]);
+}
+
+#[test]
+fn every_tool_is_in_a_toolbox_that_can_be_named() {
+    let machine = Machine::new(&[("home/config.toml", MODELS)]);
+    let agent = machine.factory("default").build("default").unwrap();
+    let known: Vec<_> = toolboxes::tools().collect();
+    for tool in agent.tools.names() {
+        assert!(known.contains(&tool), "{tool} is in no toolbox");
+    }
+    for tool in known {
+        let is_there = agent.tools.names().any(|own| toolboxes::is_same(own, tool));
+        assert!(is_there, "there is no tool {tool}");
+    }
+}
+
+#[test]
+fn templates_are_right_and_keep_what_is_there() {
+    for template in super::templates::all() {
+        let machine = Machine::new(&[("home/config.toml", MODELS)]);
+        let folder = machine.path("work/.bowline");
+        let written = template.write(&folder, false).unwrap();
+        assert_eq!(written.len(), template.files.len());
+        let (loaded, faults) = machine.load(Trust::Project);
+        assert_eq!(faults, Vec::<String>::new(), "{}", template.name);
+        let entry = loaded.config.entry_agent.clone().unwrap();
+        let factory = machine.factory(&entry);
+        for name in loaded.config.agents.keys() {
+            assert!(!factory.build(name).unwrap().tools.is_empty(), "{name}");
+        }
+        assert_eq!(template.write(&folder, false).unwrap(), Vec::<PathBuf>::new());
+        std::fs::remove_file(&written[1]).unwrap();
+        std::fs::write(&written[2], "mine").unwrap();
+        let error = template.write(&folder, false).unwrap_err().to_string();
+        assert!(error.contains("is there already"), "{error}");
+        assert!(!written[1].exists(), "nothing is written");
+        assert_eq!(template.write(&folder, true).unwrap(), written[1..3]);
+    }
+}
+
+const PAGE: &str = include_str!("../../../../docs/agents.md");
+
+#[test]
+fn the_example_of_the_page_is_an_agent() {
+    let example = PAGE.split("```markdown\n").nth(1).unwrap().split("```").next().unwrap();
+    let files = [("home/config.toml", MODELS), ("home/agents/reviewer.md", example)];
+    let (loaded, faults) = Machine::new(&files).load(Trust::User);
+    assert_eq!(faults, Vec::<String>::new());
+    let agent = &loaded.config.agents["reviewer"];
+    assert_eq!(agent.limits.model_turns, Some(40));
+    assert!(agent.instructions.starts_with("You review a change"));
+}
+
+#[test]
+fn the_page_has_every_key_and_every_toolbox() {
+    let error = toml::from_str::<AgentConfig>("no_such_key = 1").unwrap_err();
+    let keys: Vec<_> = error.message().split('`').skip(3).step_by(2).collect();
+    assert!(keys.len() > 30, "{error}");
+    let rows: Vec<_> = PAGE.lines().filter(|line| line.starts_with("| `")).collect();
+    let mut names: Vec<&str> = toolboxes::names().chain(toolboxes::tools()).collect();
+    names.extend(keys);
+    for name in names {
+        let name = format!("`{name}`");
+        assert!(rows.iter().any(|row| row.contains(&name)), "{name} is not on the page");
+    }
+}

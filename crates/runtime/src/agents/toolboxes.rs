@@ -1,0 +1,82 @@
+//! The names of tools, and the one place where an agent's tools are put together.
+
+use bowline_agent::tool::{Scope, Toolbox, ToolboxError};
+
+use crate::config::{ALL, AgentConfig};
+
+/// The toolboxes by their names, and what is in them. Every tool that an agent may name is in one.
+const TOOLBOXES: [(&str, &[&str]); 6] = [
+    ("ask", &["ask_user"]),
+    ("filesystem", &["read", "write", "edit", "apply_patch", "list"]),
+    ("exec", &["bash", "job"]),
+    ("search", &["glob", "grep"]),
+    ("http", &["fetch"]),
+    ("plan", &["update_plan"]),
+];
+
+/// The two tools of which an agent has the one that its model uses best.
+const EDITING: [&str; 2] = ["edit", "apply_patch"];
+
+/// Returns the names of all toolboxes.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    TOOLBOXES.iter().map(|(name, _)| *name)
+}
+
+/// Returns the names of all tools.
+pub(crate) fn tools() -> impl Iterator<Item = &'static str> {
+    TOOLBOXES.iter().flat_map(|(_, tools)| tools.iter().copied())
+}
+
+/// Returns the tools of a toolbox.
+pub(crate) fn tools_of(toolbox: &str) -> Option<&'static [&'static str]> {
+    TOOLBOXES.iter().find(|(name, _)| *name == toolbox).map(|(_, tools)| *tools)
+}
+
+/// Tells whether two names mean one tool.
+pub(crate) fn is_same(one: &str, other: &str) -> bool {
+    one == other || (EDITING.contains(&one) && EDITING.contains(&other))
+}
+
+/// Returns the server of a tool that a server brings, `mcp__server__tool`, and `mcp__server`.
+pub(crate) fn server_of<'a>(name: &str, servers: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let rest = name.strip_prefix("mcp__")?;
+    let is_its = |server: &&str| {
+        rest.strip_prefix(server).is_some_and(|tool| tool.is_empty() || tool.starts_with("__"))
+    };
+    servers.filter(is_its).max_by_key(|server| server.len())
+}
+
+/// Puts together what an agent may call of all the tools there are for it, whoever brings them: those
+/// of [`bowline_tools`], those of servers, and those that come with skills or for delegating.
+pub(crate) fn of_agent(agent: &AgentConfig, all: &Toolbox) -> Result<Toolbox, ToolboxError> {
+    let names: Vec<&str> = all.names().filter(|tool| may_call(agent, tool)).collect();
+    all.scope(Scope::Names(&names))
+}
+
+/// Tells whether an agent may call the tool of a name, also one that comes later.
+pub(crate) fn may_call(agent: &AgentConfig, tool: &str) -> bool {
+    let is_of_server = |server: &str| server_of(tool, [server].into_iter()).is_some();
+    if let Some(servers) = &agent.mcp_servers
+        && tool.starts_with("mcp__")
+        && !servers.iter().any(|server| server == ALL || is_of_server(server))
+    {
+        return false;
+    }
+    if agent.tools.is_none() && agent.toolboxes.is_none() {
+        return true;
+    }
+    let is_in = |toolbox: &str| {
+        tools_of(toolbox).is_some_and(|tools| tools.contains(&tool)) || is_of_server(toolbox)
+    };
+    let by_name = agent.tools.iter().flatten().any(|name| {
+        let server = name.strip_prefix("mcp__").is_some_and(is_of_server);
+        name == ALL || is_same(name, tool) || is_in(name) || server
+    });
+    let own = |name: &str| tool.rsplit_once("__").map_or(tool, |(_, own)| own) == name;
+    let by_toolbox = agent.toolboxes.iter().flatten().any(|toolbox| {
+        let is_listed =
+            |tools: &Vec<String>| tools.iter().any(|one| is_same(one, tool) || own(one));
+        is_in(&toolbox.name) && toolbox.tools.as_ref().is_none_or(is_listed)
+    });
+    by_name || by_toolbox
+}
