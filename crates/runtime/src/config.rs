@@ -32,10 +32,13 @@ use serde::Deserialize;
 use bowline_agent::limits::Limits;
 use bowline_llm::{Price, Secret};
 
+use crate::tools::{self, ToolConfig};
+
 pub use agents::{AgentConfig, LoopShape, OutputMode, Planned};
 pub(crate) use check::nearest;
 pub use layers::{Kind, Layer, Loaded, Said, Source, file, load, set, sources};
 pub use node::{Node, Origin, Place, Table, Value};
+pub(crate) use seeds::expanded;
 pub use show::{Unset, explain, show};
 pub use trace::{TraceCompat, TraceConfig, TraceContent, TraceProtocol};
 
@@ -61,6 +64,8 @@ pub struct Config {
     pub providers: BTreeMap<String, Provider>,
     /// Agents; `default` takes the prompt.
     pub agents: BTreeMap<String, AgentConfig>,
+    /// Tools that are requests, commands, or tasks for other agents.
+    pub tools: BTreeMap<String, ToolConfig>,
     /// How much a run may use.
     pub limits: LimitsConfig,
     /// What tools may do.
@@ -406,6 +411,10 @@ impl Config {
                  output, effects, orchestrator and plan",
             ),
             (rules.into_iter().any(|rules| !rules.is_empty()), "permissions.allow, ask and deny"),
+            (
+                self.tools.values().any(|tool| tool.kind == tools::Kind::Agent),
+                "tools of kind agent",
+            ),
             (!self.sandbox.is_empty(), "sandbox"),
             (!self.mcp_servers.is_empty(), "mcp_servers"),
             (batched, "providers.*.batch"),

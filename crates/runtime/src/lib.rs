@@ -15,6 +15,7 @@
 //! - [`doctor`]: whether everything is there that is needed.
 //! - [`prompt`]: what a model is told before the user says anything.
 //! - [`effects`]: the effects of an agent, as they are configured.
+//! - [`tools`]: the tools that are configured.
 //! - [`telemetry`]: what runs look like to OpenTelemetry.
 //! - [`permission`]: the gate of the permission modes.
 //! - [`Runtime`]: all of it together, which makes agents.
@@ -38,6 +39,7 @@ pub mod provider;
 mod runtime;
 pub mod skills;
 pub mod telemetry;
+pub mod tools;
 
 pub use error::ConfigError;
 pub use runtime::{Choice, Runtime, Told};

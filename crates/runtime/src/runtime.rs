@@ -10,7 +10,7 @@ use bowline_agent::id::SystemSource;
 use bowline_agent::journal::Store;
 use bowline_agent::limits::Limits;
 use bowline_agent::orchestrator::{Orchestrator, React};
-use bowline_agent::tool::{Scope, Tool as _, Toolbox, ToolboxError};
+use bowline_agent::tool::{Scope, Tool as _, Toolbox};
 use bowline_agent::{Agent, Memory, OutputSchema, Redaction};
 use bowline_llm::fallback::Candidate;
 use bowline_llm::{Fallback, Model, ModelInfo, Secret};
@@ -29,6 +29,7 @@ use crate::prompt::{self, Section};
 use crate::provider::{self, Made, Making, ModelName, Picked, Shared};
 use crate::skills::{self, Skills};
 use crate::telemetry::{Settings, Telemetry};
+use crate::tools::{self, Configured};
 
 /// What this process was started with and how it is configured.
 #[derive(Debug)]
@@ -207,6 +208,7 @@ impl Runtime {
         let mut keys: Vec<_> = key.map(|key| (name.provider.clone(), key)).into_iter().collect();
         check_price(model.info(), &choice.limits)?;
         let others = self.others(choice, &mut keys)?;
+        keys.extend(self.configured()?.secrets);
         let model: Arc<dyn Model> = match others.is_empty() {
             true => model,
             false => Arc::new(Fallback::new(model, others)),
@@ -369,17 +371,23 @@ impl Runtime {
     }
 
     /// Makes the tools; nobody is asked who is not there.
-    fn tools(&self, choice: &Choice, output: OutputMode) -> Result<Toolbox, ToolboxError> {
+    fn tools(&self, choice: &Choice, output: OutputMode) -> Result<Toolbox, ConfigError> {
         let mut tools =
             bowline_tools::toolbox(&self.workspace(), editing(&choice.model.name.model))?;
         if output == OutputMode::MessageTool {
             tools = tools.with(Message)?;
         }
+        tools.add_all(&self.configured()?.tools)?;
         if choice.attended {
             return Ok(tools);
         }
         let names: Vec<&str> = tools.names().filter(|name| *name != AskUser::NAME).collect();
-        tools.scope(Scope::Names(&names))
+        Ok(tools.scope(Scope::Names(&names))?)
+    }
+
+    /// Makes the tools of the configuration.
+    fn configured(&self) -> Result<Configured, ConfigError> {
+        tools::configured(&self.config, &self.environment, &self.workspace())
     }
 
     fn workspace(&self) -> Workspace {

@@ -14,8 +14,10 @@
 //! `job`, `excerpt` (long outputs); `files` (what an agent knows of them, and safe writing), `text`
 //! and `lines` (line ends, forgiving comparison), `read`, `write`, `edit`, `patch`; `search`
 //! (`list`, `glob`, `grep`); `fetch`; `run` (programs without a shell), `git`; `notes`, `state` and
-//! `tasks` (what agents share), `folder_lock`; `plan`, `ask` and `message` (what a person sees);
-//! `skill`; `schema` and `toolbox`.
+//! (`list`, `glob`, `grep`); `fetch`; `run` (programs without a shell), `git`; `notes`, `state` and
+//! `tasks` (what agents share), `folder_lock`; `http` and `command` (tools that a configuration
+//! describes), `configured` and `template` (what those share); `plan`, `ask` and `message` (what a
+//! person sees); `skill`; `schema` and `toolbox`.
 //!
 //! `examples/commands.rs` runs a command as an agent would.
 
@@ -23,6 +25,8 @@
 
 mod ask;
 mod bash;
+mod command;
+mod configured;
 mod edit;
 mod environment;
 mod excerpt;
@@ -30,6 +34,7 @@ mod fetch;
 mod files;
 mod folder_lock;
 mod git;
+mod http;
 mod job;
 mod lines;
 mod message;
@@ -44,6 +49,7 @@ mod search;
 mod skill;
 mod state;
 mod tasks;
+mod template;
 mod text;
 mod toolbox;
 mod workspace;
@@ -51,6 +57,8 @@ mod write;
 
 pub use ask::{AskUser, AskUserInput};
 pub use bash::{Bash, BashInput};
+pub use command::{CommandConfig, CommandLine, CommandTool};
+pub use configured::Described;
 pub use edit::{Edit, EditInput};
 pub use environment::Environment;
 pub use fetch::{Fetch, FetchConfig, FetchInput};
@@ -58,6 +66,7 @@ pub use git::{
     GitCommit, GitCommitInput, GitDiff, GitDiffInput, GitLog, GitLogInput, GitStatus,
     GitStatusInput,
 };
+pub use http::{HttpRequest, HttpTool};
 pub use job::{Job, JobInput, Jobs};
 pub use message::{Message, MessageInput};
 pub use notes::{
@@ -77,6 +86,7 @@ pub use tasks::{
     GetTaskInput, ListTasks, ListTasksInput, UpdateTask, UpdateTaskInput, WatchTask,
     WatchTaskInput,
 };
+pub use template::{Template, plain};
 pub use toolbox::{Editing, TOOLBOXES, listed_toolbox, small_toolbox, toolbox, tools_in};
 pub use workspace::Workspace;
 pub use write::{Write, WriteInput};

@@ -47,10 +47,7 @@ pub(crate) async fn run(
     let started = Instant::now();
     let running = workspace.processes.start(command).await;
     let mut running = running.map_err(|error| ToolError::Failed(error.to_string()))?;
-    let time = match (program.time, cx.tool_time) {
-        (Some(own), Some(limit)) => Some(own.min(limit)),
-        (own, limit) => own.or(limit),
-    };
+    let time = shorter(program.time, cx.tool_time);
     let seen = watch(&mut running, &files.output, time, cx).await;
     if matches!(seen, Seen::Canceled | Seen::Late) {
         running.end(GRACE).await;
@@ -69,4 +66,9 @@ pub(crate) async fn run(
             Err(ToolError::TimedOut(after(text, &late)))
         }
     }
+}
+
+/// Returns the shorter of two times; `None` is no limit.
+pub(crate) fn shorter(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    [one, other].into_iter().flatten().min()
 }

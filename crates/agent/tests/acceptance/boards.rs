@@ -1,7 +1,7 @@
 //! A board that the agents of a session share: through their calls, over a new opening of the
 //! session, rewinds and forks.
 
-use bowline_agent::children::{Beginning, Child};
+use bowline_agent::children::Child;
 use bowline_agent::crew::board::{Board, NewTask, TaskFilter, TaskView};
 use bowline_agent::tool::{ToolContext, Toolbox};
 use bowline_agent::{Agent, ForkPoint};
@@ -47,9 +47,8 @@ fn with_worker(stage: Stage, latch: &Latch) -> Stage {
     let latch = latch.clone();
     stage.with(tool("work", move |_: Text, cx: ToolContext| {
         let (agent, latch) = (worker.clone(), latch.clone());
-        let child = Child { agent, key: None, label: None, beginning: Beginning::Fresh };
         async move {
-            let child = cx.children.create(child).await?;
+            let child = cx.children.create(Child::new(agent)).await?;
             let said = child.prompt("work").await?.text();
             latch.pass().await;
             Ok(said.into())

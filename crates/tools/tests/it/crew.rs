@@ -43,7 +43,9 @@ impl Worker {
         let mut cx = self.cx.clone();
         cx.call = bowline_llm::CallId::from(arguments.to_string().as_str());
         match (prepared.run)(cx).await? {
-            ToolOutput::Content(parts) => Ok(serde_json::from_str(&text_of(&parts)).unwrap()),
+            ToolOutput::Content(parts) | ToolOutput::Concluded { content: parts, .. } => {
+                Ok(serde_json::from_str(&text_of(&parts)).unwrap())
+            }
             ToolOutput::Waiting(wake) => panic!("it waits for {wake:?}"),
         }
     }
@@ -161,9 +163,7 @@ async fn agents_of_a_session_work_on_one_board_and_state() {
     let work = tool_fn("work", "Has it done.", move |_: Nothing, cx: ToolContext| {
         let agent = child.clone();
         async move {
-            let beginning = bowline_agent::children::Beginning::Fresh;
-            let child = Child { agent, key: None, label: None, beginning };
-            let child = cx.children.create(child).await?;
+            let child = cx.children.create(Child::new(agent)).await?;
             Ok(child.prompt("dig").await?.text().into())
         }
     });
