@@ -10,8 +10,9 @@ use crate::conversation;
 use crate::entry::{CallEnded, CallStatus, Entry, EntryKind, Origin, VERSION};
 use crate::error::AgentError;
 use crate::id::{AgentId, EntryId, SessionId, Source};
-use crate::journal::{Blobs, JournalError, SessionLog};
+use crate::journal::{Blobs, JournalError, Pos, SessionLog};
 use crate::session::Session;
+use crate::shared::History;
 
 /// The entries with which a forked log begins.
 pub(crate) struct Copied {
@@ -65,7 +66,13 @@ pub(crate) fn copy_session(
     let root = fork.session.root();
     let own: Vec<_> = fork.entries.iter().filter(|(_, entry)| entry.agent == root).collect();
     let (path, entry) = path(fork.session, own.iter().map(|(_, entry)| entry), fork.at)?;
-    let entries = copies(&path, &*agent.source);
+    let mut entries = copies(&path, &*agent.source);
+    // Sub-agents, whose logs are not copied, have had their part in what was shared by then.
+    let is_at = |own: &&&(Pos, Entry)| Some(own.1.id) == fork.at;
+    let until = own.iter().find(is_at).map_or(Pos(u64::MAX), |(pos, _)| *pos);
+    let by_then = fork.entries.iter().take_while(|(pos, _)| *pos <= until).map(|(_, entry)| entry);
+    let shared = History::of(by_then).records().into_iter();
+    entries.extend(shared.map(|kind| Loose::new(kind, &*agent.source)));
     let pos = fork.entries.last().map(|(pos, _)| *pos).unwrap_or_default();
     let bodies = entries.iter().flat_map(|entry| entry.kind.bodies()).map(str::to_owned).collect();
     let origin = Origin {

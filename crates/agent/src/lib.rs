@@ -11,6 +11,7 @@
 //! - [`conversation`]: the fold; [`orchestrator`]: from the fold to the next step.
 //! - [`tool`], [`gate`], [`children`], [`limits`]: what an agent may do; [`output`]: what it must
 //!   answer with.
+//! - [`shared`]: what the agents of a session have in common; [`crew`]: what they make of it.
 //! - [`effect`]: what changes the conversation at a step; [`transform`]: what changes only what the
 //!   model gets to see of it; [`middleware`]: what wraps a run; [`on_stop`] and [`feed`]: who keeps
 //!   it going.
@@ -22,6 +23,7 @@
 pub mod agent;
 pub mod children;
 pub mod conversation;
+pub mod crew;
 mod driver;
 pub mod effect;
 pub mod entry;
@@ -49,6 +51,7 @@ pub mod prompt;
 mod redact;
 pub mod run;
 mod session;
+pub mod shared;
 pub mod tool;
 pub mod transform;
 mod turn;

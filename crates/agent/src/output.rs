@@ -99,13 +99,19 @@ impl OutputSchema {
         let json = without_fence(answer);
         let value: Value = serde_json::from_str(json)
             .map_err(|error| vec![format!("the answer is no JSON: {error}")])?;
-        let complaints = self.validator.iter_errors(&value).map(|error| {
+        let complaints = self.misfits(&value, "the answer");
+        if complaints.is_empty() { Ok(json) } else { Err(complaints) }
+    }
+
+    /// Returns what of a value does not fit, a few complaints at most; `whole` is what the value as
+    /// a whole is called in them.
+    pub fn misfits(&self, value: &Value, whole: &str) -> Vec<String> {
+        let complaints = self.validator.iter_errors(value).map(|error| {
             let at = error.instance_path().to_string();
-            let at = if at.is_empty() { "the answer" } else { &at };
+            let at = if at.is_empty() { whole } else { &at };
             format!("{at}: {error}")
         });
-        let complaints: Vec<_> = complaints.take(COMPLAINTS).collect();
-        if complaints.is_empty() { Ok(json) } else { Err(complaints) }
+        complaints.take(COMPLAINTS).collect()
     }
 }
 

@@ -20,6 +20,7 @@ use crate::mailbox::{Command, Mailbox};
 use crate::middleware::Watched;
 use crate::op::Input;
 use crate::projection::Projection;
+use crate::shared::Values;
 use crate::turn::{self, Turn};
 
 /// What the agents of a session share.
@@ -29,6 +30,7 @@ pub(crate) struct Session {
     log: Weak<dyn SessionLog>,
     inbox: Arc<dyn Inbox>,
     pub(crate) hub: Hub,
+    pub(crate) shared: Arc<Values>,
     pub(crate) source: Arc<dyn Source>,
     agents: Mutex<HashMap<AgentId, Live>>,
     names: Mutex<Names>,
@@ -200,6 +202,7 @@ fn open(
         log: Arc::downgrade(store),
         inbox: store.inbox(),
         hub: Hub::new(id, entries, store.tip().0),
+        shared: Arc::new(Values::new(entries)),
         source: Arc::clone(&agent.source),
         agents: Mutex::default(),
         names: Mutex::default(),

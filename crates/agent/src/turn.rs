@@ -395,6 +395,7 @@ impl Turn {
             self.conversation.apply(entry);
             self.effects.fold(entry);
         }
+        self.session.shared.committed(&entries);
         self.session.hub.publish(pos, &entries);
         self.publish();
         Ok(())

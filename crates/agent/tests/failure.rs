@@ -33,7 +33,8 @@ mod tests {
     use super::support::jobs::{Strict, ask, calls, child, job, says, tool, tools};
     use super::support::scenario::{End, Scenario, check_events, compare};
 
-    const JOBS: [&str; 9] = [
+    const JOBS: [&str; 10] = [
+        "a board that children share",
         "parallel calls of all sorts",
         "three turns with notes",
         "children side by side",

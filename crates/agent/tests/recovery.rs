@@ -69,6 +69,7 @@ mod tests {
         a_plan: "a plan", 3;
         a_plan_that_fails_for_good: "a plan that fails for good", 5;
         a_plan_and_what_others_say: "a plan, and what others say", 5;
+        a_board_that_children_share: "a board that children share", 29;
         a_plan_that_is_done_to_its_end: "a plan that is done to its end", 5;
     }
 
@@ -140,6 +141,18 @@ mod tests {
             let recalls = names(&log).iter().filter(|line| line.ends_with(" recall")).count();
             assert_eq!(recalls, if name.contains("recalled") { 2 } else { 0 });
         }
+    }
+
+    /// Whatever the job of the board is cut into, it ends with what was to be done.
+    #[test]
+    fn what_children_share_is_there_in_the_end() {
+        let world = job("a board that children share").uncut();
+        let last = world.log().iter().rev().find_map(|entry| match &entry.kind {
+            EntryKind::CallEnded(ended) => Some(text_of(&ended.content)),
+            _ => None,
+        });
+        let board = "task-1 completed helper-1\ntask-2 completed helper-2\ntask-3 pending nobody";
+        assert_eq!(last.unwrap(), board);
     }
 
     /// A crash between a child's end and its parent's result loses and repeats nothing.

@@ -35,6 +35,8 @@ use serde::Deserialize;
 use bowline_agent::limits::Limits;
 use bowline_llm::{Price, Secret};
 
+use crate::tools::{self, ToolConfig};
+
 pub use agents::{
     ALL, AgentConfig, ChildTools, Cost, Interaction, LoopShape, OnError, OutputMode, Planned,
     ToolRuns, ToolboxConfig,
@@ -45,7 +47,7 @@ pub use layers::{Kind, Layer, Loaded, Said, Source, file, load, set, sources};
 pub use node::{Node, Origin, Place, Table, Value};
 pub(crate) use node::{find, merge, nearest as nearest_node};
 pub(crate) use read::yaml;
-pub(crate) use seeds::agent_to_ours;
+pub(crate) use seeds::{agent_to_ours, expanded};
 pub(crate) use show::settings_of_agent;
 pub use show::{Setting, Unset, explain, show};
 pub use trace::{TraceCompat, TraceConfig, TraceContent, TraceProtocol};
@@ -72,6 +74,8 @@ pub struct Config {
     pub providers: BTreeMap<String, Provider>,
     /// Agents; `default` takes the prompt.
     pub agents: BTreeMap<String, AgentConfig>,
+    /// Tools that are requests, commands, or tasks for other agents.
+    pub tools: BTreeMap<String, ToolConfig>,
     /// How much a run may use.
     pub limits: LimitsConfig,
     /// What tools may do.
@@ -80,6 +84,8 @@ pub struct Config {
     pub sandbox: BTreeMap<String, toml::Value>,
     /// Servers that bring tools.
     pub mcp_servers: BTreeMap<String, toml::Value>,
+    /// Where what agents share is kept.
+    pub shared: SharedConfig,
     /// Where traces go.
     pub trace: TraceConfig,
     /// Settings that count when their name is given.
@@ -331,6 +337,32 @@ impl LimitsConfig {
     }
 }
 
+/// Where what agents share is kept.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
+pub struct SharedConfig {
+    /// Their notes.
+    pub notes: SharedPlace,
+    /// Their state.
+    pub state: SharedPlace,
+}
+
+impl Default for SharedConfig {
+    fn default() -> Self {
+        Self { notes: SharedPlace::Project, state: SharedPlace::Session }
+    }
+}
+
+/// For whom something is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SharedPlace {
+    /// For the agents of the session.
+    Session,
+    /// For all who work in the project.
+    Project,
+}
+
 /// What tools may do.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "a table")]
@@ -420,6 +452,10 @@ impl Config {
         let batched = self.providers.values().any(|provider| provider.batch.is_some());
         let all = [
             (rules.into_iter().any(|rules| !rules.is_empty()), "permissions.allow, ask and deny"),
+            (
+                self.tools.values().any(|tool| tool.kind == tools::Kind::Agent),
+                "tools of kind agent",
+            ),
             (!self.sandbox.is_empty(), "sandbox"),
             (!self.mcp_servers.is_empty(), "mcp_servers"),
             (batched, "providers.*.batch"),

@@ -90,6 +90,14 @@ pub enum ConfigError {
         /// What is probably meant, or all there are.
         meant: String,
     },
+    /// A tool cannot be made as it is configured.
+    #[error("tool {name:?}: {what}")]
+    Tool {
+        /// The tool.
+        name: String,
+        /// What is wrong.
+        what: String,
+    },
     /// A provider cannot be used as it is configured.
     #[error("provider {name:?}: {what}")]
     Provider {

@@ -16,6 +16,7 @@
 //! - [`prompt`]: what a model is told before the user says anything.
 //! - [`agents`]: agents in files and tables, and what makes them.
 //! - [`effects`]: the effects of an agent, as they are configured.
+//! - [`tools`]: the tools that are configured.
 //! - [`telemetry`]: what runs look like to OpenTelemetry.
 //! - [`permission`]: the gate of the permission modes.
 //! - [`Runtime`]: all of it together, which makes agents.
@@ -40,6 +41,7 @@ pub mod provider;
 mod runtime;
 pub mod skills;
 pub mod telemetry;
+pub mod tools;
 
 pub use agents::{AgentFactory, Told};
 pub use error::ConfigError;

@@ -3,23 +3,27 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use sha2::{Digest as _, Sha256};
+
 use bowline_agent::limits::Limits;
 use bowline_agent::{Agent, OutputSchema};
 use bowline_llm::Model;
 use bowline_store::{Durability, Files};
-use bowline_tools::Workspace;
 use bowline_tools::process::{Helper, Processes};
+use bowline_tools::{NotesPlace, StatePlace, Workspace};
 
 use crate::agents::{AgentFactory, names};
-use crate::config::{self, AgentConfig, Config, Layer, Loaded, Mode, Said};
+use crate::config::{self, AgentConfig, Config, Layer, Loaded, Mode, Said, SharedPlace};
 use crate::embedded::{self, Pull, Pulled};
 use crate::environment::{Environment, Folders};
 use crate::error::ConfigError;
 use crate::instructions::{self, Instructions};
 use crate::local;
+use crate::project;
 use crate::provider::{self, Made, Making, ModelName, Picked, Shared};
 use crate::skills::{self, Skills};
 use crate::telemetry::{Settings, Telemetry};
+use crate::tools::{self, Configured};
 
 /// What this process was started with and how it is configured. A clone shares what starts commands and
 /// what models have open.
@@ -291,6 +295,40 @@ impl Runtime {
     pub(crate) fn made(&self, picked: &Picked) -> Result<Made, ConfigError> {
         let Self { config, environment, shared, .. } = self;
         provider::make(picked, Making { config, environment, shared })
+    }
+
+    /// Returns where the notes of agents are kept.
+    pub(crate) fn notes(&self) -> NotesPlace {
+        match self.config.shared.notes {
+            SharedPlace::Session => NotesPlace::Session(self.workspace()),
+            SharedPlace::Project => NotesPlace::Folder(self.of_project("notes")),
+        }
+    }
+
+    /// Returns where the state is kept that agents share.
+    pub(crate) fn shared_state(&self) -> StatePlace {
+        match self.config.shared.state {
+            SharedPlace::Session => StatePlace::Session,
+            SharedPlace::Project => StatePlace::File(self.of_project("state.json")),
+        }
+    }
+
+    /// Returns where something is kept of the project: in its `.bowline` folder, or else in a folder of
+    /// the user's that is named after where it lies.
+    pub(crate) fn of_project(&self, name: &str) -> PathBuf {
+        let cwd = &self.environment.cwd;
+        let folder = project::bowline_folder(cwd).unwrap_or_else(|| {
+            let root = project::git_root(cwd).unwrap_or(cwd);
+            let hash = Sha256::digest(root.as_os_str().as_encoded_bytes());
+            let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+            self.folders.data.join("projects").join(hash)
+        });
+        folder.join(name)
+    }
+
+    /// Makes the tools of the configuration.
+    pub(crate) fn configured(&self) -> Result<Configured, ConfigError> {
+        tools::configured(&self.config, &self.environment, &self.workspace())
     }
 
     /// Returns where tools work.

@@ -2,7 +2,7 @@
 
 mod files;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use crate::workspace::{Workspace, owner};
 pub(crate) use files::Files;
 
 /// The bytes of output from which on a command is killed.
-const MAX_OUTPUT: u64 = 1 << 30;
+pub(crate) const MAX_OUTPUT: u64 = 1 << 30;
 
 /// The longest command: what the kernel takes as one argument.
 const MAX_COMMAND: usize = 128 * 1024 - 1;
@@ -57,7 +57,7 @@ pub struct BashInput {
 }
 
 /// How watching a command ended.
-enum Seen {
+pub(crate) enum Seen {
     Over(Result<Status, ProcessError>),
     Canceled,
     Late,
@@ -166,7 +166,7 @@ impl Tool for Bash {
         let running = running.map_err(|error| ToolError::Failed(error.to_string()))?;
         let (time, is_last) = input.time(cx.tool_time);
         let mut call = Call { input, files, running, started };
-        let seen = watch(&mut call, time, cx).await;
+        let seen = watch(&mut call.running, &call.files.output, time, cx).await;
         if matches!(seen, Seen::Late) && !is_last {
             return self.keep(call, cx).await;
         }
@@ -193,7 +193,12 @@ impl Tool for Bash {
 }
 
 /// Waits for a command's end and shows a person what it writes.
-async fn watch(call: &mut Call, time: Option<Duration>, cx: &ToolContext) -> Seen {
+pub(crate) async fn watch(
+    running: &mut Running,
+    output: &Path,
+    time: Option<Duration>,
+    cx: &ToolContext,
+) -> Seen {
     let now = tokio::time::Instant::now();
     let mut show = interval_at(now + SHOW, SHOW);
     show.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -209,12 +214,12 @@ async fn watch(call: &mut Call, time: Option<Duration>, cx: &ToolContext) -> See
     loop {
         tokio::select! {
             biased;
-            exited = call.running.exit() => return Seen::Over(exited),
+            exited = running.exit() => return Seen::Over(exited),
             () = &mut canceled => return Seen::Canceled,
             () = &mut late => return Seen::Late,
             _ = show.tick() => {
                 // What cannot be read now is reported when the command is over.
-                if let Ok(Some(text)) = tail.read(&call.files.output) {
+                if let Ok(Some(text)) = tail.read(output) {
                     cx.output(text);
                 }
             }
@@ -223,7 +228,7 @@ async fn watch(call: &mut Call, time: Option<Duration>, cx: &ToolContext) -> See
 }
 
 /// Adds what the model must know of how a command ended.
-fn describe_end(text: &mut String, status: &Status, took: Duration) {
+pub(crate) fn describe_end(text: &mut String, status: &Status, took: Duration) {
     let end = end_of(status);
     if text.is_empty() && end.is_none() {
         text.push_str("(no output)");

@@ -165,6 +165,15 @@ impl Environment {
         &self.variables
     }
 
+    /// Returns where a program is, if it is on the path.
+    pub(crate) fn program(&self, name: &str) -> Option<PathBuf> {
+        let path = self.get("PATH").unwrap_or_default();
+        // What is relative would depend on where a command runs.
+        let folders = path.split(':').filter(|folder| folder.starts_with('/'));
+        let mut programs = folders.map(|folder| PathBuf::from(folder).join(name));
+        programs.find(|program| program.is_file())
+    }
+
     /// Returns the program that runs commands: bash, or where there is none, sh.
     pub(crate) fn shell(&self) -> PathBuf {
         let path = self.get("PATH").unwrap_or_default();

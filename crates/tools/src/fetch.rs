@@ -1,9 +1,11 @@
 //! Reading the web.
 
-mod body;
-mod client;
+pub(crate) mod body;
+pub(crate) mod client;
 mod guard;
 mod html;
+
+use std::time::Duration;
 
 use reqwest::{Response, StatusCode, Url};
 use schemars::JsonSchema;
@@ -21,7 +23,7 @@ use client::Clients;
 const ERROR_TEXT: usize = 2048;
 
 /// The room that the lines about a result need, in bytes.
-const NOTES: usize = 200;
+pub(crate) const NOTES: usize = 200;
 
 /// The tool `fetch`: it gets what is behind an `http` or `https` address.
 ///
@@ -98,11 +100,7 @@ impl Fetch {
         if is_redirected {
             page.about.push_str(&format!(", redirected to {}", page.url));
         }
-        if !page.status.is_success() {
-            let Page { about, url, text, .. } = page;
-            let shown = &text[..text.floor_char_boundary(ERROR_TEXT)];
-            return Err(ToolError::Failed(format!("{about} from {url}\n{shown}")));
-        }
+        let page = page.succeeded()?;
         let room = Bounds::new(cx.output_bytes).bytes().saturating_sub(NOTES + page.about.len());
         Ok(page.show(room.min(input.max_bytes.unwrap_or(usize::MAX))).into())
     }
@@ -133,20 +131,30 @@ impl Tool for Fetch {
     }
 
     async fn run(&self, input: FetchInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
-        let late = async {
-            match cx.tool_time {
-                Some(time) => tokio::time::sleep(time).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            () = cx.cancel.cancelled() => Err(ToolError::failed("canceled")),
-            fetched = self.fetch(&input, cx) => fetched,
-            () = late => {
-                let time = cx.tool_time.unwrap_or_default().as_secs_f64();
-                Err(ToolError::TimedOut(format!("{} did not answer within {time} s", input.url)))
-            }
+        in_time(cx, cx.tool_time, &input.url, self.fetch(&input, cx)).await
+    }
+}
+
+/// Does work that waits for a server, until it is to stop or takes too long.
+pub(crate) async fn in_time<T>(
+    cx: &ToolContext,
+    time: Option<Duration>,
+    url: &str,
+    work: impl Future<Output = Result<T, ToolError>>,
+) -> Result<T, ToolError> {
+    let late = async {
+        match time {
+            Some(time) => tokio::time::sleep(time).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        () = cx.cancel.cancelled() => Err(ToolError::failed("canceled")),
+        done = work => done,
+        () = late => {
+            let time = time.unwrap_or_default().as_secs_f64();
+            Err(ToolError::TimedOut(format!("{url} did not answer within {time} s")))
         }
     }
 }
@@ -159,17 +167,17 @@ fn parse(url: &str) -> Result<Url, ToolError> {
 }
 
 /// An answer, ready to be shown.
-struct Page {
+pub(crate) struct Page {
     status: StatusCode,
     url: Url,
     // Status and type.
-    about: String,
-    text: String,
+    pub(crate) about: String,
+    pub(crate) text: String,
     is_cut: bool,
 }
 
 impl Page {
-    async fn read(response: Response, form: Form) -> Result<Self, ToolError> {
+    pub(crate) async fn read(response: Response, form: Form) -> Result<Self, ToolError> {
         let (status, url) = (response.status(), response.url().clone());
         let body = Body::of(response).await?;
         let mut about = status.to_string();
@@ -191,8 +199,18 @@ impl Page {
         Ok(Self { status, url, about, text, is_cut: body.is_cut })
     }
 
+    /// Returns the page, if it is what was asked for and no word about an error.
+    pub(crate) fn succeeded(self) -> Result<Self, ToolError> {
+        if self.status.is_success() {
+            return Ok(self);
+        }
+        let Self { about, url, text, .. } = self;
+        let shown = &text[..text.floor_char_boundary(ERROR_TEXT)];
+        Err(ToolError::Failed(format!("{about} from {url}\n{shown}")))
+    }
+
     /// Returns what the model gets to see, with at most so many bytes of the text.
-    fn show(&self, room: usize) -> String {
+    pub(crate) fn show(&self, room: usize) -> String {
         let mut shown = format!("[{}]\n", self.about);
         let text = &self.text[..self.text.floor_char_boundary(room)];
         shown.push_str(if self.text.is_empty() { "(empty)" } else { text });

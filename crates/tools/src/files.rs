@@ -93,6 +93,11 @@ pub(crate) fn remember(cx: &ToolContext, path: &Path, content: &[u8]) -> Result<
     cx.record(RECORD, &seen)
 }
 
+/// Tells whether the agent knows a file's content as this.
+pub(crate) fn knows(cx: &ToolContext, path: &Path, content: &[u8]) -> bool {
+    seen(cx, path).is_some_and(|seen| seen.sha256 == hash(content))
+}
+
 /// Notes that the agent's file is gone.
 pub(crate) fn forget(cx: &ToolContext, path: &Path) -> Result<(), ToolError> {
     let seen = Seen { path: path.to_string_lossy().into_owned(), sha256: String::new() };
@@ -234,6 +239,15 @@ pub(crate) fn missing(workspace: &Workspace, path: &Path) -> ToolError {
     } else {
         format!("there is no {shown}; did you mean {}?", near.join(" or "))
     })
+}
+
+/// Returns the name that is most like another one, if one is.
+pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = name.to_lowercase();
+    let near = names.map(|other| (distance(&lower, &other.to_lowercase()), other));
+    let near =
+        near.filter(|(distance, other)| *distance <= name.len().max(other.len()).div_ceil(2));
+    near.min().map(|(_, other)| other)
 }
 
 /// Returns how many characters to insert, remove or replace to get from one name to the other.

@@ -2,9 +2,9 @@
 //! reads, changes and finds files, reads the web, and speaks to a person.
 //!
 //! [`toolbox`] makes them for a [`Workspace`], all but [`Message`] and [`LoadSkill`], which not every agent
-//! needs. A program that does not only try things out calls [`helper`] first thing in its `main`:
-//! commands are then started by a helper process, which ends them with all they have started, whatever
-//! happens to the program (see [`process`]).
+//! needs, and [`listed_toolbox`] those that an agent has only if it lists them. A program that does not
+//! only try things out calls [`helper`] first thing in its `main`: commands are then started by a helper
+//! process, which ends them with all they have started, whatever happens to the program (see [`process`]).
 //!
 //! Nothing here reads environment variables: what commands see is an [`Environment`] that the caller
 //! makes. Access to files is not confined here either; that is decided before a tool runs, from what
@@ -13,8 +13,11 @@
 //! In reading order: `workspace`, `environment`; [`process`] (the helper and its commands), `bash`,
 //! `job`, `excerpt` (long outputs); `files` (what an agent knows of them, and safe writing), `text`
 //! and `lines` (line ends, forgiving comparison), `read`, `write`, `edit`, `patch`; `search`
-//! (`list`, `glob`, `grep`); `fetch`; `plan`, `ask` and `message` (what a person sees); `skill`;
-//! `schema` and `toolbox`.
+//! (`list`, `glob`, `grep`); `fetch`; `run` (programs without a shell), `git`; `notes`, `state` and
+//! (`list`, `glob`, `grep`); `fetch`; `run` (programs without a shell), `git`; `notes`, `state` and
+//! `tasks` (what agents share), `folder_lock`; `http` and `command` (tools that a configuration
+//! describes), `configured` and `template` (what those share); `plan`, `ask` and `message` (what a
+//! person sees); `skill`; `schema` and `toolbox`.
 //!
 //! `examples/commands.rs` runs a command as an agent would.
 
@@ -22,21 +25,31 @@
 
 mod ask;
 mod bash;
+mod command;
+mod configured;
 mod edit;
 mod environment;
 mod excerpt;
 mod fetch;
 mod files;
+mod folder_lock;
+mod git;
+mod http;
 mod job;
 mod lines;
 mod message;
+mod notes;
 mod patch;
 mod plan;
 pub mod process;
 mod read;
+mod run;
 mod schema;
 mod search;
 mod skill;
+mod state;
+mod tasks;
+mod template;
 mod text;
 mod toolbox;
 mod workspace;
@@ -44,17 +57,36 @@ mod write;
 
 pub use ask::{AskUser, AskUserInput};
 pub use bash::{Bash, BashInput};
+pub use command::{CommandConfig, CommandLine, CommandTool};
+pub use configured::Described;
 pub use edit::{Edit, EditInput};
 pub use environment::Environment;
 pub use fetch::{Fetch, FetchConfig, FetchInput};
+pub use git::{
+    GitCommit, GitCommitInput, GitDiff, GitDiffInput, GitLog, GitLogInput, GitStatus,
+    GitStatusInput,
+};
+pub use http::{HttpRequest, HttpTool};
 pub use job::{Job, JobInput, Jobs};
 pub use message::{Message, MessageInput};
+pub use notes::{
+    ListNotes, ListNotesInput, NotesPlace, ReadNote, ReadNoteInput, WriteNote, WriteNoteInput,
+};
 pub use patch::{ApplyPatch, ApplyPatchInput};
 pub use plan::{UpdatePlan, UpdatePlanInput};
 pub use process::helper;
 pub use read::{Read, ReadInput};
 pub use search::{Glob, GlobInput, Grep, GrepInput, List, ListInput};
 pub use skill::{LoadSkill, LoadSkillInput, Skill};
-pub use toolbox::{Editing, small_toolbox, toolbox};
+pub use state::{
+    GetState, GetStateInput, ListState, ListStateInput, SetState, SetStateInput, StatePlace,
+};
+pub use tasks::{
+    CancelTask, CancelTaskInput, ClaimTask, ClaimTaskInput, CreateTask, CreateTaskInput, GetTask,
+    GetTaskInput, ListTasks, ListTasksInput, UpdateTask, UpdateTaskInput, WatchTask,
+    WatchTaskInput,
+};
+pub use template::{Template, plain};
+pub use toolbox::{Editing, TOOLBOXES, listed_toolbox, small_toolbox, toolbox, tools_in};
 pub use workspace::Workspace;
 pub use write::{Write, WriteInput};

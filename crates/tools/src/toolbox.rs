@@ -8,13 +8,66 @@ use crate::ask::AskUser;
 use crate::bash::Bash;
 use crate::edit::Edit;
 use crate::fetch::{Fetch, FetchConfig};
+use crate::git;
 use crate::job::{Job, Jobs};
+use crate::notes::{self, NotesPlace};
 use crate::patch::ApplyPatch;
 use crate::plan::UpdatePlan;
 use crate::read::Read;
 use crate::search::{Glob, Grep, List};
+use crate::state::{self, StatePlace};
+use crate::tasks;
 use crate::workspace::Workspace;
 use crate::write::Write;
+
+/// The toolboxes that an agent may list by name, with the names of their tools.
+///
+/// Of `edit` and `apply_patch` an agent has one, as its model does better with. What is in `git`,
+/// `notes`, `state` and `tasks` comes from [`listed_toolbox`], the rest from [`toolbox`].
+pub const TOOLBOXES: [(&str, &[&str]); 9] = [
+    ("ask", &["ask_user"]),
+    ("filesystem", &["read", "write", "edit", "apply_patch", "list"]),
+    ("exec", &["bash", "job"]),
+    ("search", &["glob", "grep"]),
+    ("git", &["git_status", "git_diff", "git_log", "git_commit"]),
+    ("http", &["fetch"]),
+    ("notes", &["write_note", "read_note", "list_notes"]),
+    ("state", &["shared_state_get", "shared_state_set", "shared_state_list"]),
+    (
+        "tasks",
+        &[
+            "shared_tasks_create",
+            "shared_tasks_list",
+            "shared_tasks_get",
+            "shared_tasks_claim",
+            "shared_tasks_update",
+            "shared_tasks_watch",
+            "shared_tasks_cancel",
+        ],
+    ),
+];
+
+/// Returns the names of the tools in a toolbox of [`TOOLBOXES`].
+pub fn tools_in(toolbox: &str) -> Option<&'static [&'static str]> {
+    TOOLBOXES.iter().find(|(name, _)| *name == toolbox).map(|(_, tools)| *tools)
+}
+
+/// Makes the tools that an agent has only if it lists them: for git, for notes, for a state and a
+/// task board that agents share.
+///
+/// # Errors
+/// None in practice: the names differ.
+pub fn listed_toolbox(
+    workspace: &Workspace,
+    notes: &NotesPlace,
+    state: &StatePlace,
+) -> Result<Toolbox, ToolboxError> {
+    let mut all = git::toolbox(workspace)?;
+    for more in [notes::toolbox(notes)?, state::toolbox(state)?, tasks::toolbox()?] {
+        all.add_all(&more)?;
+    }
+    Ok(all)
+}
 
 /// How a model changes files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -99,10 +152,47 @@ mod tests {
         }
     }
 
+    fn listed() -> Toolbox {
+        let notes = NotesPlace::Session(workspace());
+        listed_toolbox(&workspace(), &notes, &StatePlace::Session).unwrap()
+    }
+
+    #[test]
+    fn every_tool_is_in_one_toolbox() {
+        let mut names: Vec<String> = Vec::new();
+        let boxes =
+            [Editing::Replace, Editing::Patch].map(|editing| toolbox(&workspace(), editing));
+        for toolbox in boxes.into_iter().map(Result::unwrap).chain([listed()]) {
+            names.extend(toolbox.names().map(str::to_owned));
+        }
+        names.sort();
+        names.dedup();
+        // A plan is an agent's own: every one has it.
+        names.retain(|name| name != "update_plan");
+        let mut inside: Vec<&str> =
+            TOOLBOXES.iter().flat_map(|(_, tools)| *tools).copied().collect();
+        inside.sort_unstable();
+        assert_eq!(inside, names);
+        assert_eq!(tools_in("exec"), Some(&["bash", "job"][..]));
+        assert_eq!(tools_in("browser"), None);
+    }
+
+    #[test]
+    fn the_tools_that_are_listed_are_told_of_in_few_words() {
+        let block = listed().block();
+        let sizes = block
+            .specs()
+            .iter()
+            .map(|spec| spec.name.len() + spec.description.len() + spec.schema.as_str().len());
+        let sum: usize = sizes.sum();
+        assert!(sum <= 4500, "{sum}");
+    }
+
     #[test]
     fn schemas_say_nothing_twice() {
         let block = toolbox(&workspace(), Editing::Replace).unwrap().block();
-        for spec in block.specs() {
+        let listed = listed().block();
+        for spec in block.specs().iter().chain(listed.specs()) {
             let schema = spec.schema.as_str();
             assert!(!schema.contains("null") && !schema.contains("minimum"), "{schema}");
         }

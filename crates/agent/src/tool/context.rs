@@ -24,6 +24,7 @@ use crate::id::{AgentId, SessionId, Source};
 use crate::journal::{JournalError, SessionLog};
 use crate::op::{Decision, Input};
 use crate::redact::Redaction;
+use crate::shared::{self, Fold, Pending, Shared, Values};
 use crate::turn::body;
 
 use super::ToolError;
@@ -55,6 +56,7 @@ pub struct ToolContext {
     pub children: Children,
     pub(crate) source: Arc<dyn Source>,
     pub(crate) scope: Arc<CallScope>,
+    pub(crate) shared: Arc<Values>,
     // A clone that outlives the call does not keep the session from being opened again.
     pub(crate) log: Option<Weak<dyn SessionLog>>,
     // Results for which the log need not be read.
@@ -154,6 +156,12 @@ impl ToolContext {
         });
         let result = results.flatten().find(|result| result.call == *call);
         result.map(|result| Arc::clone(&result.content))
+    }
+
+    /// Returns a value that the agents of the session share. What of it is not in the log yet when
+    /// the call ends is written with its end.
+    pub fn shared<T: Fold>(&self) -> Shared<T> {
+        Shared::new(&self.shared, &self.scope)
     }
 
     /// Returns the whole result of an earlier call of this agent, whatever the conversation still
@@ -284,6 +292,8 @@ pub(crate) struct Rest {
 struct Own {
     is_closed: bool,
     records: Vec<Record>,
+    // The shared values it has looked at.
+    shared: Vec<Arc<dyn Pending>>,
     // Kept here and not in the channel, so that all of it is at hand when the call ends.
     said: VecDeque<ScopeMessage>,
     // How many bytes of output are in there.
@@ -329,11 +339,33 @@ impl CallScope {
         Self { call, speaks, recorded, messages, redaction, own: Mutex::default() }
     }
 
-    /// Closes the scope and returns what the tool recorded.
+    /// Closes the scope and returns what the tool recorded, and what is not in the log yet of the
+    /// shared values it has looked at.
     pub(crate) fn close(&self) -> Vec<Record> {
+        let (mut records, shared) = {
+            let mut own = self.lock();
+            own.is_closed = true;
+            (std::mem::take(&mut own.records), std::mem::take(&mut own.shared))
+        };
+        let changes = shared.iter().filter_map(|value| RawJson::of(&value.record()?).ok());
+        records.extend(changes.map(|changes| (shared::RECORD.into(), changes)));
+        records
+    }
+
+    /// Takes note that the call looks at a shared value.
+    pub(crate) fn look_at(&self, value: Arc<dyn Pending>) {
         let mut own = self.lock();
-        own.is_closed = true;
-        std::mem::take(&mut own.records)
+        if !own.shared.iter().any(|known| known.name() == value.name()) {
+            own.shared.push(value);
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().is_closed
+    }
+
+    pub(crate) fn redaction(&self) -> &Redaction {
+        &self.redaction
     }
 
     /// Takes the first thing said and not yet heard.
@@ -432,6 +464,7 @@ impl ToolContext {
             children: Children::none(),
             source,
             scope: Arc::new(CallScope::new(call, speaks, Before::default(), Redaction::default())),
+            shared: Arc::default(),
             log: None,
             put_away: Results::default(),
         }

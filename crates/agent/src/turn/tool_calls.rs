@@ -300,6 +300,7 @@ impl Turn {
             children,
             source: Arc::clone(&self.session.source),
             scope: Arc::clone(&scope),
+            shared: Arc::clone(&self.session.shared),
             log: Some(Arc::downgrade(&self.log)),
             put_away: self.conversation.put_away().clone(),
         };

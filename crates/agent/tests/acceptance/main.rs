@@ -11,6 +11,7 @@
 
 mod answers;
 mod behind;
+mod boards;
 mod busy;
 mod canceling;
 mod children;

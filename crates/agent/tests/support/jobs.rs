@@ -1,5 +1,6 @@
 //! Tools and jobs for the tests of crashes.
 
+mod crew;
 mod nudged;
 mod plans;
 mod shortened;
@@ -76,7 +77,7 @@ fn family() -> Vec<(&'static str, Vec<Reply>)> {
 
 /// Returns the job of a name.
 pub(crate) fn job(name: &str) -> Scenario {
-    let mut all = jobs().into_iter().chain(plans::jobs());
+    let mut all = jobs().into_iter().chain(plans::jobs()).chain(crew::jobs());
     let found = all.find(|(known, _)| *known == name);
     found.unwrap_or_else(|| panic!("there is no job {name:?}")).1
 }

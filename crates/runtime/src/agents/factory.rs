@@ -10,7 +10,7 @@ use bowline_agent::journal::Store;
 use bowline_agent::limits::Limits;
 use bowline_agent::middleware::{Middleware, Timeout};
 use bowline_agent::orchestrator::{Orchestrator, React};
-use bowline_agent::tool::{Scope, Tool as _, Toolbox, ToolboxError};
+use bowline_agent::tool::{Scope, Tool as _, Toolbox};
 use bowline_agent::{Agent, Memory, Redaction};
 use bowline_llm::fallback::Candidate;
 use bowline_llm::{Fallback, Model, ModelInfo, Secret};
@@ -128,10 +128,10 @@ impl AgentFactory {
         let own = self.runtime.agent_config(name)?;
         let is_chosen = own.name == self.choice.agent;
         let model = if is_chosen { self.choice.model.clone() } else { self.model_of(&own)? };
-        Ok(self.told_by(&own, &model.name.model)?)
+        self.told_by(&own, &model.name.model)
     }
 
-    fn told_by(&self, own: &AgentConfig, model: &str) -> Result<Told, ToolboxError> {
+    fn told_by(&self, own: &AgentConfig, model: &str) -> Result<Told, ConfigError> {
         let Self { runtime, choice } = self;
         let cwd = &runtime.environment.cwd;
         let skills = choice.skills.of(own.skills.as_deref());
@@ -148,13 +148,13 @@ impl AgentFactory {
     }
 
     /// Returns what an agent may call; nobody is asked who is not there.
-    fn tools(&self, own: &AgentConfig, model: &str) -> Result<Toolbox, ToolboxError> {
+    fn tools(&self, own: &AgentConfig, model: &str) -> Result<Toolbox, ConfigError> {
         let tools = tools(&self.runtime, own, model)?;
         if self.choice.attended {
             return Ok(tools);
         }
         let names: Vec<&str> = tools.names().filter(|name| *name != AskUser::NAME).collect();
-        tools.scope(Scope::Names(&names))
+        Ok(tools.scope(Scope::Names(&names))?)
     }
 
     fn parts(&self, name: &str) -> Result<Parts, ConfigError> {
@@ -176,6 +176,7 @@ impl AgentFactory {
             false => Arc::new(Fallback::new(model, others)),
         };
         let secrets = provider::secrets(&runtime.config, &runtime.environment);
+        keys.extend(runtime.configured()?.secrets);
         let redaction = Redaction::new(secrets.into_iter().chain(keys));
         Ok(Parts { own, model, name, in_lines, limits, redaction })
     }
@@ -238,13 +239,17 @@ pub(super) fn tools(
     runtime: &Runtime,
     own: &AgentConfig,
     model: &str,
-) -> Result<Toolbox, ToolboxError> {
-    let all = bowline_tools::toolbox(&runtime.workspace(), editing(model))?;
+) -> Result<Toolbox, ConfigError> {
+    let workspace = runtime.workspace();
+    let mut all = bowline_tools::toolbox(&workspace, editing(model))?;
+    let (notes, state) = (runtime.notes(), runtime.shared_state());
+    all.add_all(&bowline_tools::listed_toolbox(&workspace, &notes, &state)?)?;
+    all.add_all(&runtime.configured()?.tools)?;
     let tools = toolboxes::of_agent(own, &all)?;
-    match own.output {
-        OutputMode::Text => Ok(tools),
-        OutputMode::MessageTool => tools.with(Message),
-    }
+    Ok(match own.output {
+        OutputMode::Text => tools,
+        OutputMode::MessageTool => tools.with(Message)?,
+    })
 }
 
 /// Refuses a limit of money that cannot be kept.

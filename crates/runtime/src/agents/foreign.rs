@@ -212,7 +212,10 @@ impl Reading {
                 Some(toml::Value::Array(tools)) => {
                     tools.iter().filter_map(|tool| tool.as_str().map(str::to_owned)).collect()
                 }
-                Some(_) | None => toolboxes::tools().map(str::to_owned).collect(),
+                Some(_) | None => {
+                    let common = toolboxes::tools().filter(|tool| !toolboxes::is_listed_only(tool));
+                    common.map(str::to_owned).collect()
+                }
             };
             let left: Vec<_> =
                 has.into_iter().filter(|own| !toolboxes::is_same(own, &tool)).collect();

@@ -475,10 +475,33 @@ fn every_tool_is_in_a_toolbox_that_can_be_named() {
     for tool in agent.tools.names() {
         assert!(known.contains(&tool), "{tool} is in no toolbox");
     }
-    for tool in known {
+    for tool in known.into_iter().filter(|tool| !toolboxes::is_listed_only(tool)) {
         let is_there = agent.tools.names().any(|own| toolboxes::is_same(own, tool));
         assert!(is_there, "there is no tool {tool}");
     }
+}
+
+#[test]
+fn an_agent_has_what_it_shares_with_others_if_it_lists_it() {
+    let files = [
+        ("home/config.toml", MODELS),
+        ("home/agents/plain.md", "Hello."),
+        ("home/agents/all.md", "---\ntools: [\"*\", git, tasks]\n---\n"),
+        (
+            "home/agents/note.md",
+            "---\ntoolboxes: [{name: notes, tools: [read_note]}, state]\n---\n",
+        ),
+    ];
+    let machine = Machine::new(&files);
+    let factory = machine.factory("default");
+    let has = |agent: &str, tool: &str| {
+        factory.build(agent).unwrap().tools.names().any(|own| own == tool)
+    };
+    assert!(!has("plain", "git_status") && !has("plain", "list_notes"));
+    assert!(has("all", "git_status") && has("all", "shared_tasks_claim") && has("all", "bash"));
+    assert!(!has("all", "list_notes"));
+    assert!(has("note", "read_note") && has("note", "shared_state_get"));
+    assert!(!has("note", "write_note") && !has("note", "bash"));
 }
 
 #[test]

@@ -4,32 +4,39 @@ use bowline_agent::tool::{Scope, Toolbox, ToolboxError};
 
 use crate::config::{ALL, AgentConfig};
 
-/// The toolboxes by their names, and what is in them. Every tool that an agent may name is in one.
-const TOOLBOXES: [(&str, &[&str]); 6] = [
-    ("ask", &["ask_user"]),
-    ("filesystem", &["read", "write", "edit", "apply_patch", "list"]),
-    ("exec", &["bash", "job"]),
-    ("search", &["glob", "grep"]),
-    ("http", &["fetch"]),
-    ("plan", &["update_plan"]),
-];
+/// The toolbox beside those of [`bowline_tools::TOOLBOXES`]: a plan is an agent's own.
+const PLAN: (&str, &[&str]) = ("plan", &["update_plan"]);
+
+/// The toolboxes whose tools an agent has only if it lists them.
+const LISTED: [&str; 4] = ["git", "notes", "state", "tasks"];
 
 /// The two tools of which an agent has the one that its model uses best.
 const EDITING: [&str; 2] = ["edit", "apply_patch"];
 
 /// Returns the names of all toolboxes.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    TOOLBOXES.iter().map(|(name, _)| *name)
+    all().map(|(name, _)| name)
 }
 
 /// Returns the names of all tools.
 pub(crate) fn tools() -> impl Iterator<Item = &'static str> {
-    TOOLBOXES.iter().flat_map(|(_, tools)| tools.iter().copied())
+    all().flat_map(|(_, tools)| tools.iter().copied())
 }
 
 /// Returns the tools of a toolbox.
 pub(crate) fn tools_of(toolbox: &str) -> Option<&'static [&'static str]> {
-    TOOLBOXES.iter().find(|(name, _)| *name == toolbox).map(|(_, tools)| *tools)
+    all().find(|(name, _)| *name == toolbox).map(|(_, tools)| tools)
+}
+
+/// Returns the toolboxes by their names, and what is in them. Every tool that an agent may name is in
+/// one.
+fn all() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+    bowline_tools::TOOLBOXES.into_iter().chain([PLAN])
+}
+
+/// Tells whether an agent has a tool only if it lists it.
+pub(crate) fn is_listed_only(tool: &str) -> bool {
+    LISTED.iter().any(|toolbox| tools_of(toolbox).is_some_and(|tools| tools.contains(&tool)))
 }
 
 /// Tells whether two names mean one tool.
@@ -62,15 +69,16 @@ pub(crate) fn may_call(agent: &AgentConfig, tool: &str) -> bool {
     {
         return false;
     }
+    let is_common = !is_listed_only(tool);
     if agent.tools.is_none() && agent.toolboxes.is_none() {
-        return true;
+        return is_common;
     }
     let is_in = |toolbox: &str| {
         tools_of(toolbox).is_some_and(|tools| tools.contains(&tool)) || is_of_server(toolbox)
     };
     let by_name = agent.tools.iter().flatten().any(|name| {
         let server = name.strip_prefix("mcp__").is_some_and(is_of_server);
-        name == ALL || is_same(name, tool) || is_in(name) || server
+        (name == ALL && is_common) || is_same(name, tool) || is_in(name) || server
     });
     let own = |name: &str| tool.rsplit_once("__").map_or(tool, |(_, own)| own) == name;
     let by_toolbox = agent.toolboxes.iter().flatten().any(|toolbox| {

@@ -288,7 +288,8 @@ fn expand(node: Node, lookup: Lookup<'_>) -> Node {
     Node { value, place: node.place }
 }
 
-fn expanded(text: &str, lookup: Lookup<'_>) -> String {
+/// Replaces `$VAR` and `${VAR}` in a text; what is not set is empty.
+pub(crate) fn expanded(text: &str, mut lookup: impl FnMut(&str) -> Option<String>) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('$') {

@@ -9,17 +9,17 @@ use bowline_agent::tool::ToolError;
 use super::client::explain;
 
 /// How much of a body is loaded, in bytes.
-pub(super) const MAX: usize = 1 << 20;
+pub(crate) const MAX: usize = 1 << 20;
 
 /// How far into a page it may say in which encoding it is.
 const PRESCAN: usize = 1024;
 
 /// A body as it came.
-pub(super) struct Body {
+pub(crate) struct Body {
     /// The media type in lower case, without parameters; may be empty.
-    pub(super) media_type: String,
+    pub(crate) media_type: String,
     /// Whether there is more of it.
-    pub(super) is_cut: bool,
+    pub(crate) is_cut: bool,
     charset: Option<String>,
     is_compressed: bool,
     length: Option<u64>,
@@ -28,7 +28,7 @@ pub(super) struct Body {
 
 impl Body {
     /// Loads the body, as far as it may be shown.
-    pub(super) async fn of(mut response: Response) -> Result<Self, ToolError> {
+    pub(crate) async fn of(mut response: Response) -> Result<Self, ToolError> {
         let headers = response.headers();
         let content_type = header(headers, CONTENT_TYPE);
         let mut parts = content_type.split(';').map(str::trim);
@@ -58,7 +58,7 @@ impl Body {
     }
 
     /// Returns the text, if it is one.
-    pub(super) fn text(&self) -> Option<String> {
+    pub(crate) fn text(&self) -> Option<String> {
         let label = self.charset.as_deref().or_else(|| self.declared_charset());
         let encoding = label.and_then(|label| Encoding::for_label(label.as_bytes()));
         let (text, _, _) = encoding.unwrap_or(UTF_8).decode(&self.bytes);
@@ -66,7 +66,7 @@ impl Body {
     }
 
     /// Tells whether the text is HTML, by its type or, without one, by its beginning.
-    pub(super) fn is_html(&self, text: &str) -> bool {
+    pub(crate) fn is_html(&self, text: &str) -> bool {
         let starts = |start: &str| {
             let found = text.trim_start().get(..start.len());
             found.is_some_and(|found| found.eq_ignore_ascii_case(start))
@@ -78,7 +78,7 @@ impl Body {
         }
     }
 
-    pub(super) fn media_type_or_unknown(&self) -> &str {
+    pub(crate) fn media_type_or_unknown(&self) -> &str {
         match self.media_type.as_str() {
             "" => "of unknown type",
             _ if self.is_compressed => "a compressed file",
@@ -87,7 +87,7 @@ impl Body {
     }
 
     /// Returns the size in words.
-    pub(super) fn size(&self) -> String {
+    pub(crate) fn size(&self) -> String {
         match self.length {
             Some(length) => format!("{length} bytes"),
             None if self.is_cut => format!("more than {MAX} bytes"),
@@ -107,7 +107,7 @@ impl Body {
 }
 
 /// Tells whether a media type is never text, so that there is no need to load it.
-pub(super) fn is_media(media_type: &str) -> bool {
+pub(crate) fn is_media(media_type: &str) -> bool {
     let is_image = media_type.starts_with("image/") && media_type != "image/svg+xml";
     let is_other = ["audio/", "video/", "font/"].iter().any(|kind| media_type.starts_with(kind));
     is_image

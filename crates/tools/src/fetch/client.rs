@@ -4,8 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, LOCATION};
-use reqwest::{Client, Response, Url, redirect};
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, LOCATION};
+use reqwest::{Client, Method, Response, Url, redirect};
 
 use bowline_agent::tool::ToolError;
 use bowline_llm::http;
@@ -29,14 +29,14 @@ const TEXT_FIRST: &str =
     "text/markdown, text/html;q=0.9, text/plain;q=0.9, application/json;q=0.9, */*;q=0.5";
 
 /// The clients for requests, and who looks where they go.
-pub(super) struct Clients {
+pub(crate) struct Clients {
     config: FetchConfig,
     guard: Guard,
     clients: http::Clients,
 }
 
 impl Clients {
-    pub(super) fn new(config: FetchConfig) -> Self {
+    pub(crate) fn new(config: FetchConfig) -> Self {
         let proxies = [&config.proxy.http, &config.proxy.https].into_iter().flatten();
         let urls = proxies.filter_map(|proxy| Url::parse(proxy.expose()).ok());
         let hosts = urls.filter_map(|url| url.host_str().map(str::to_owned)).collect();
@@ -46,19 +46,25 @@ impl Clients {
     }
 
     /// Gets an address, following redirects, and tells whether there were any.
-    pub(super) async fn get(&self, mut url: Url) -> Result<(Response, bool), ToolError> {
+    pub(crate) async fn get(&self, mut url: Url) -> Result<(Response, bool), ToolError> {
         for redirects in 0..=MAX_REDIRECTS {
-            self.guard
-                .check(&url)
-                .await
-                .map_err(|why| ToolError::Failed(format!("{url}: {why}")))?;
-            let client = self.client(&url)?;
-            let request = client.get(url.clone()).header(ACCEPT, TEXT_FIRST);
-            let response = request.send().await.map_err(|error| explain(&error))?;
+            let response = self.send(Request::get(url)).await?;
             let Some(next) = redirection(&response) else { return Ok((response, redirects > 0)) };
             url = next;
         }
         Err(ToolError::Failed(format!("more than {MAX_REDIRECTS} redirects; the last is to {url}")))
+    }
+
+    /// Sends one request, to where it may go.
+    pub(crate) async fn send(&self, request: Request) -> Result<Response, ToolError> {
+        let Request { method, url, headers, body } = request;
+        let checked = self.guard.check(&url).await;
+        checked.map_err(|why| ToolError::Failed(format!("{url}: {why}")))?;
+        let mut request = self.client(&url)?.request(method, url).headers(headers);
+        if let Some(body) = body {
+            request = request.body(body);
+        }
+        request.send().await.map_err(|error| explain(&error))
     }
 
     fn client(&self, url: &Url) -> Result<&Client, ToolError> {
@@ -74,6 +80,22 @@ impl Clients {
                 .dns_resolver(self.guard.clone())
         });
         client.map_err(ToolError::failed)
+    }
+}
+
+/// A request, as it is sent once.
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Option<String>,
+}
+
+impl Request {
+    /// Asks for a page.
+    fn get(url: Url) -> Self {
+        let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(TEXT_FIRST))]);
+        Self { method: Method::GET, url, headers, body: None }
     }
 }
 
@@ -95,7 +117,7 @@ fn redirection(response: &Response) -> Option<Url> {
 }
 
 /// Says why a request failed: the refusal, if there was one, else all that is known.
-pub(super) fn explain(error: &reqwest::Error) -> ToolError {
+pub(crate) fn explain(error: &reqwest::Error) -> ToolError {
     let first: &(dyn Error + 'static) = error;
     let chain: Vec<_> = std::iter::successors(Some(first), |&error| error.source()).collect();
     let url = error.url().map(Url::as_str).unwrap_or_default();

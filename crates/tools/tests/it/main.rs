@@ -3,9 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
 mod commands;
+mod configured;
+mod crew;
 mod desk;
 mod files;
+mod git;
 mod jobs;
+mod notes;
 mod patches;
 mod search;
 mod skills;

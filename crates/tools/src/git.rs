@@ -1,0 +1,295 @@
+//! Git, as far as agents need it: what has changed, what was done, and keeping it.
+//!
+//! `git` is run without a shell, in the working directory. What only looks runs nothing that a
+//! repository could name: no pager, no external diff, no text conversion, no file system monitor, no
+//! check of signatures, no fetching of what is missing. Filters that are configured, such as those
+//! of git-lfs, are run: without them every file would seem changed. A commit runs the hooks, as it
+//! would for a person, and is therefore decided about as a command.
+
+use std::path::{Component, Path};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use bowline_agent::tool::{
+    Access, Deadline, Recovery, Tool, ToolContext, ToolError, ToolOutput, Toolbox, ToolboxError,
+};
+
+use crate::run::{Program, run};
+use crate::workspace::Workspace;
+
+/// The most commits that are listed.
+const MOST: u32 = 1000;
+
+/// Makes the tools for git.
+///
+/// # Errors
+/// None in practice: the names differ.
+pub(crate) fn toolbox(workspace: &Workspace) -> Result<Toolbox, ToolboxError> {
+    Toolbox::default()
+        .with(GitStatus(workspace.clone()))?
+        .with(GitDiff(workspace.clone()))?
+        .with(GitLog(workspace.clone()))?
+        .with(GitCommit(workspace.clone()))
+}
+
+/// The tool `git_status`.
+#[derive(Debug, Clone)]
+pub struct GitStatus(pub Workspace);
+
+/// Shows what has changed in the git working tree.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::shorten)]
+pub struct GitStatusInput {
+    short: Option<bool>,
+}
+
+/// The tool `git_diff`.
+#[derive(Debug, Clone)]
+pub struct GitDiff(pub Workspace);
+
+/// Shows changes that are not committed, line by line.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::shorten)]
+pub struct GitDiffInput {
+    /// What the next commit would have.
+    staged: Option<bool>,
+    /// Only this file or folder.
+    path: Option<String>,
+}
+
+/// The tool `git_log`.
+#[derive(Debug, Clone)]
+pub struct GitLog(pub Workspace);
+
+/// Shows the latest commits.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::shorten)]
+pub struct GitLogInput {
+    /// How many; 10 by default.
+    count: Option<u32>,
+    format: Option<Format>,
+}
+
+// How commits are shown; a doc comment would only repeat to the model what it sees. No other formats
+// than those that git names itself.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Format {
+    #[default]
+    Oneline,
+    Short,
+    Medium,
+    Full,
+    Fuller,
+    Reference,
+    Email,
+    Raw,
+}
+
+impl Format {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Oneline => "oneline",
+            Self::Short => "short",
+            Self::Medium => "medium",
+            Self::Full => "full",
+            Self::Fuller => "fuller",
+            Self::Reference => "reference",
+            Self::Email => "email",
+            Self::Raw => "raw",
+        }
+    }
+}
+
+/// The tool `git_commit`.
+#[derive(Debug, Clone)]
+pub struct GitCommit(pub Workspace);
+
+/// Commits what is staged, the given files, or all changes of known files.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(transform = crate::schema::shorten)]
+pub struct GitCommitInput {
+    message: String,
+    files: Option<Vec<String>>,
+    all: Option<bool>,
+}
+
+/// Returns a path as git may get it.
+fn plain(path: &str) -> Result<&str, ToolError> {
+    let is_inside =
+        |component: Component<'_>| matches!(component, Component::Normal(_) | Component::CurDir);
+    let is_plain = !path.trim().is_empty()
+        && !path.contains('\0')
+        && Path::new(path).components().all(is_inside);
+    match is_plain {
+        true => Ok(path),
+        false => Err(ToolError::Failed(format!(
+            "{path:?} is no path below the working directory: it must be relative, without .."
+        ))),
+    }
+}
+
+/// Runs git. What is given as paths is taken by its letters.
+async fn git(
+    workspace: &Workspace,
+    arguments: &[&str],
+    cx: &ToolContext,
+) -> Result<String, ToolError> {
+    let fixed = [
+        "--no-pager",
+        "--literal-pathspecs",
+        "-c",
+        "core.fsmonitor=false",
+        "-c",
+        "core.pager=cat",
+        "-c",
+        "color.ui=false",
+        "-c",
+        "log.showSignature=false",
+        "-c",
+        "safe.bareRepository=explicit",
+    ];
+    let Some(path) = workspace.environment.program("git") else {
+        return Err(ToolError::failed("git is not installed"));
+    };
+    // Whatever would point git elsewhere, or have it run something, comes from nobody else.
+    let variables = workspace.environment.variables().iter();
+    let mut environment: Vec<_> =
+        variables.filter(|(name, _)| !name.starts_with("GIT_")).cloned().collect();
+    let own = [
+        ("GIT_TERMINAL_PROMPT", "0"),
+        ("GIT_EDITOR", ":"),
+        ("GIT_PAGER", "cat"),
+        ("GIT_NO_LAZY_FETCH", "1"),
+    ];
+    environment.extend(own.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let program = Program {
+        path,
+        arguments: fixed.iter().chain(arguments).map(|argument| (*argument).to_owned()).collect(),
+        environment,
+        cwd: workspace.cwd.clone(),
+        time: None,
+    };
+    run(workspace, program, cx).await
+}
+
+/// Says of a tool that it only looks.
+macro_rules! looks {
+    ($input:ident) => {
+        type Input = $input;
+
+        fn access(&self, _: &$input) -> Access {
+            Access::read(self.0.cwd.clone())
+        }
+
+        fn recovery(&self, _: &$input) -> Recovery {
+            Recovery::Rerun
+        }
+
+        fn deadline(&self) -> Deadline {
+            Deadline::Own
+        }
+    };
+}
+
+impl Tool for GitStatus {
+    const NAME: &'static str = "git_status";
+    looks!(GitStatusInput);
+
+    async fn run(&self, input: GitStatusInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
+        // Not to hold up who works in the same tree.
+        let arguments: &[&str] = match input.short.unwrap_or(false) {
+            true => &["--no-optional-locks", "status", "--short", "--branch"],
+            false => &["--no-optional-locks", "status"],
+        };
+        Ok(git(&self.0, arguments, cx).await?.into())
+    }
+}
+
+impl Tool for GitDiff {
+    const NAME: &'static str = "git_diff";
+    looks!(GitDiffInput);
+
+    async fn run(&self, input: GitDiffInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
+        let mut arguments = vec!["--no-optional-locks", "diff", "--no-ext-diff", "--no-textconv"];
+        if input.staged.unwrap_or(false) {
+            arguments.push("--staged");
+        }
+        arguments.push("--");
+        if let Some(path) = &input.path {
+            arguments.push(plain(path)?);
+        }
+        Ok(git(&self.0, &arguments, cx).await?.into())
+    }
+}
+
+impl Tool for GitLog {
+    const NAME: &'static str = "git_log";
+    looks!(GitLogInput);
+
+    async fn run(&self, input: GitLogInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
+        let count = format!("--max-count={}", input.count.unwrap_or(10).clamp(1, MOST));
+        let format = format!("--pretty={}", input.format.unwrap_or_default().as_str());
+        let mut arguments = vec!["log", &count, &format, "--no-show-signature", "--no-ext-diff"];
+        arguments.extend(["--no-textconv", "--abbrev-commit", "--"]);
+        Ok(git(&self.0, &arguments, cx).await?.into())
+    }
+}
+
+impl GitCommitInput {
+    /// Checks what is asked for, and says which files are meant.
+    fn checked(&self) -> Result<&[String], ToolError> {
+        let message = self.message.trim();
+        if message.is_empty() || message.starts_with('-') || message.contains('\0') {
+            return Err(ToolError::failed(
+                "a commit needs a message, and one that does not begin with -",
+            ));
+        }
+        let files = self.files.as_deref().unwrap_or_default();
+        if !files.is_empty() && self.all.unwrap_or(false) {
+            return Err(ToolError::failed("give files or all, not both"));
+        }
+        files.iter().try_for_each(|file| plain(file).map(|_| ()))?;
+        Ok(files)
+    }
+}
+
+impl Tool for GitCommit {
+    const NAME: &'static str = "git_commit";
+    type Input = GitCommitInput;
+
+    fn access(&self, input: &GitCommitInput) -> Access {
+        let files = input.files.iter().flatten();
+        let files = files.fold(String::new(), |all, file| format!("{all} {file}"));
+        let all = if input.all.unwrap_or(false) { " --all" } else { "" };
+        Access::execute(format!("git commit{all} -m {:?}{files}", input.message))
+    }
+
+    fn recovery(&self, _: &GitCommitInput) -> Recovery {
+        Recovery::Unknown
+    }
+
+    fn deadline(&self) -> Deadline {
+        Deadline::Own
+    }
+
+    async fn run(&self, input: GitCommitInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
+        let files = input.checked()?;
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        if !files.is_empty() {
+            // Git commits a file by its name only if it knows it.
+            git(&self.0, &[&["add", "--"], &*files].concat(), cx).await?;
+        }
+        let message = format!("--message={}", input.message);
+        let mut arguments = vec!["commit", &message];
+        if input.all.unwrap_or(false) {
+            arguments.push("--all");
+        }
+        if !files.is_empty() {
+            arguments.push("--");
+            arguments.extend(files);
+        }
+        Ok(git(&self.0, &arguments, cx).await?.into())
+    }
+}
