@@ -13,8 +13,8 @@
 //! In reading order: `workspace`, `environment`; [`process`] (the helper and its commands), `bash`,
 //! `job`, `excerpt` (long outputs); `files` (what an agent knows of them, and safe writing), `text`
 //! and `lines` (line ends, forgiving comparison), `read`, `write`, `edit`, `patch`; `search`
-//! (`list`, `glob`, `grep`); `fetch`; `plan`, `ask` and `message` (what a person sees); `skill`;
-//! `schema` and `toolbox`.
+//! (`list`, `glob`, `grep`); `fetch`; [`mcp`] (tools of servers); `plan`, `ask` and `message` (what a
+//! person sees); `skill`; `schema` and `toolbox`.
 //!
 //! `examples/commands.rs` runs a command as an agent would.
 
@@ -29,6 +29,7 @@ mod fetch;
 mod files;
 mod job;
 mod lines;
+pub mod mcp;
 mod message;
 mod patch;
 mod plan;

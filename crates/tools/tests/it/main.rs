@@ -6,6 +6,9 @@ mod commands;
 mod desk;
 mod files;
 mod jobs;
+mod mcp;
+#[path = "../support/mcp_server.rs"]
+mod mcp_server;
 mod patches;
 mod search;
 mod skills;
