@@ -49,6 +49,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
         return last_answer(&store, *session, &mut output, &mut printer);
     }
     runtime.loaded.notes.iter().for_each(|note| printer.note(note));
+    runtime.start_servers(false);
     let model = runtime.pick(model(&store, &source, &args)?.as_deref()).await?;
     if let Some(note) = &model.note {
         printer.note(note);
@@ -62,6 +63,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
         skills: skills(&runtime, &printer),
         output_schema: output.schema().cloned(),
     };
+    runtime.settled_servers().await.iter().for_each(|complaint| printer.note(complaint));
     let mut agent = runtime.agent(&choice)?;
     let mut traced = trace::begin(&runtime, &mut agent);
     printer.set_scene(&scene(&agent));
@@ -103,7 +105,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
 }
 
 fn scene(agent: &Agent) -> Scene {
-    Scene { cwd: agent.cwd.clone(), tools: agent.tools.names().map(str::to_owned).collect() }
+    Scene { cwd: agent.cwd.clone(), tools: agent.toolbox().names().map(str::to_owned).collect() }
 }
 
 /// Makes the printer of what was asked for.

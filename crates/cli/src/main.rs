@@ -8,6 +8,7 @@ mod dump;
 mod effects;
 mod exec;
 mod exit;
+mod mcp;
 mod model;
 mod models;
 mod output;
@@ -62,6 +63,7 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Sessions(sessions) => tokio.block_on(sessions::run(sessions)),
         Command::Effects(effects) => effects::run(&effects),
         Command::Skills(skills) => skills::run(&skills),
+        Command::Mcp(mcp) => tokio.block_on(mcp::run(&mcp)),
         Command::Config(config) => config::run(&config),
         Command::Doctor(doctor) => tokio.block_on(doctor::run(&doctor)),
     };

@@ -32,11 +32,13 @@ use serde::Deserialize;
 use bowline_agent::limits::Limits;
 use bowline_llm::{Price, Secret};
 
+pub use crate::mcp::{McpConfig, McpKind, McpServer};
 pub use agents::{AgentConfig, LoopShape, OutputMode, Planned};
 pub(crate) use check::nearest;
 pub use layers::{Kind, Layer, Loaded, Said, Source, file, load, set, sources};
 pub use node::{Node, Origin, Place, Table, Value};
 pub use show::{Unset, explain, show};
+pub(crate) use show::{is_secret, without_credentials};
 pub use trace::{TraceCompat, TraceConfig, TraceContent, TraceProtocol};
 
 /// The name of the agent that takes the prompt.
@@ -68,7 +70,9 @@ pub struct Config {
     /// The confinement of commands.
     pub sandbox: BTreeMap<String, toml::Value>,
     /// Servers that bring tools.
-    pub mcp_servers: BTreeMap<String, toml::Value>,
+    pub mcp_servers: BTreeMap<String, McpServer>,
+    /// What holds for all of them.
+    pub mcp: McpConfig,
     /// Where traces go.
     pub trace: TraceConfig,
     /// Settings that count when their name is given.
@@ -407,7 +411,6 @@ impl Config {
             ),
             (rules.into_iter().any(|rules| !rules.is_empty()), "permissions.allow, ask and deny"),
             (!self.sandbox.is_empty(), "sandbox"),
-            (!self.mcp_servers.is_empty(), "mcp_servers"),
             (batched, "providers.*.batch"),
         ];
         all.into_iter().filter(|(is_set, _)| *is_set).map(|(_, name)| name).collect()

@@ -24,6 +24,7 @@ use crate::environment::{Environment, Folders};
 use crate::error::ConfigError;
 use crate::instructions::{self, Instructions};
 use crate::local;
+use crate::mcp;
 use crate::permission::ModeGate;
 use crate::prompt::{self, Section};
 use crate::provider::{self, Made, Making, ModelName, Picked, Shared};
@@ -45,6 +46,8 @@ pub struct Runtime {
     processes: Arc<Processes>,
     /// What all models share.
     shared: Shared,
+    /// The servers that bring tools.
+    pub(crate) started: mcp::Started,
 }
 
 /// What one start of an agent chooses beyond the configuration.
@@ -92,7 +95,15 @@ impl Runtime {
     pub(crate) fn with(environment: Environment, folders: Folders, loaded: Loaded) -> Self {
         let processes = Arc::new(Processes::new(Helper::Own));
         let (config, shared) = (loaded.config.clone(), Shared::default());
-        Self { environment, folders, config, loaded, processes, shared }
+        Self {
+            environment,
+            folders,
+            config,
+            loaded,
+            processes,
+            shared,
+            started: mcp::Started::default(),
+        }
     }
 
     /// Picks the model: the one that is asked for, else the configured one, else that of a key in
@@ -233,11 +244,16 @@ impl Runtime {
                     (prompt::join(&told.sections), told.context, told.tools, own.orchestrator())
                 }
             };
+        let window = model.info().context_window;
+        let more_tools = (!in_lines)
+            .then(|| self.tools_of_servers(bowline_tools::mcp::Scope::default(), window))
+            .flatten();
         Ok(Agent {
             instructions: instructions.into(),
             context,
             effort: name.effort,
             tools,
+            more_tools,
             effects: if in_lines { Vec::new() } else { self.effects(&own)? },
             limits: choice.limits.clone(),
             output_schema: choice.output_schema.clone(),
@@ -263,8 +279,10 @@ impl Runtime {
         Ok(self.made(&name.into())?.model)
     }
 
-    /// Ends all commands and what they have left in the background; returns when nothing is left.
+    /// Ends all servers and commands and what they have left in the background; returns when nothing
+    /// is left.
     pub async fn close(&self) {
+        self.close_servers().await;
         self.processes.close().await;
     }
 
@@ -336,7 +354,8 @@ impl Runtime {
 
     /// Makes the redaction of all keys that are known, those in use among them.
     fn redaction(&self, in_use: Vec<(String, Secret)>) -> Redaction {
-        Redaction::new(provider::secrets(&self.config, &self.environment).into_iter().chain(in_use))
+        let keys = provider::secrets(&self.config, &self.environment);
+        Redaction::new(keys.into_iter().chain(self.secrets_of_servers()).chain(in_use))
     }
 
     /// Makes the effects of an agent, in the order in which they are asked.
@@ -382,7 +401,7 @@ impl Runtime {
         tools.scope(Scope::Names(&names))
     }
 
-    fn workspace(&self) -> Workspace {
+    pub(crate) fn workspace(&self) -> Workspace {
         let variables =
             self.environment.vars.iter().map(|(name, value)| (name.into(), value.into()));
         Workspace {

@@ -263,13 +263,14 @@ fn capabilities(state: &State) -> Value {
     capabilities
 }
 
-/// Three tools a page.
+/// Three tools a page, or a few pages of many.
 fn page(state: &State, params: &Value) -> Value {
     let from: usize = params["cursor"].as_str().map_or(0, |cursor| cursor.parse().unwrap());
     let tools = tools(state);
-    let mut page = json!({ "tools": tools.iter().skip(from).take(3).collect::<Vec<_>>() });
-    if from + 3 < tools.len() {
-        page["nextCursor"] = json!((from + 3).to_string());
+    let count = (tools.len() / 10).max(3);
+    let mut page = json!({ "tools": tools.iter().skip(from).take(count).collect::<Vec<_>>() });
+    if from + count < tools.len() {
+        page["nextCursor"] = json!((from + count).to_string());
     }
     page
 }
