@@ -79,7 +79,7 @@ async fn parts(
 ) -> Result<Vec<Part>, ToolError> {
     match output(desk, tools, name, arguments).await? {
         ToolOutput::Content(parts) => Ok(parts),
-        ToolOutput::Waiting(wake) => panic!("the tool waits for {wake:?}"),
+        other => panic!("no result: {other:?}"),
     }
 }
 
