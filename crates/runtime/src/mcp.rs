@@ -2,6 +2,7 @@
 
 mod expand;
 mod foreign;
+mod scope;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use crate::provider;
 use crate::runtime::Runtime;
 
 pub(crate) use foreign::to_ours;
+pub(crate) use scope::scope;
 pub use settings::{McpConfig, McpKind, McpServer};
 
 /// The share of a model's window that the tools of servers may take before they are left out of the

@@ -245,9 +245,8 @@ impl Runtime {
                 }
             };
         let window = model.info().context_window;
-        let more_tools = (!in_lines)
-            .then(|| self.tools_of_servers(bowline_tools::mcp::Scope::default(), window))
-            .flatten();
+        let more_tools =
+            (!in_lines).then(|| self.tools_of_servers(mcp::scope(&own), window)).flatten();
         Ok(Agent {
             instructions: instructions.into(),
             context,

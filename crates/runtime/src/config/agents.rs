@@ -28,6 +28,8 @@ pub struct AgentConfig {
     pub tools: Option<toml::Value>,
     /// What it may call, as shelly names it.
     pub toolboxes: Option<toml::Value>,
+    /// The servers whose tools it may have; without it, all.
+    pub mcp_servers: Option<toml::Value>,
     /// What it knows how to do, by name; without it, or with `*`, all.
     pub skills: Option<Vec<String>>,
     /// What others find it by, as shelly names it.

@@ -71,3 +71,27 @@ fn what_a_server_is_given_is_kept_secret_but_not_its_paths_and_words() {
     ];
     assert_eq!(secrets, expected);
 }
+
+#[test]
+fn what_other_programs_write_is_read_and_the_rest_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(".mcp.json");
+    let text = r#"{ "mcpServers": {
+        "a": { "type": "stdio", "command": "x", "timeout": 1500, "alwaysAllow": ["y"] },
+        "b": { "type": "streamable-http", "url": "http://h/", "disabled": true } }, "inputs": [] }"#;
+    std::fs::write(&path, text).unwrap();
+    let layer = crate::config::file(&path, &Environment::default()).unwrap().unwrap();
+    assert_eq!(layer.ignored, ["inputs", "mcpServers.a.alwaysAllow"]);
+    let table: toml::Table =
+        layer.table.iter().map(|(key, node)| (key.clone(), node.to_toml())).collect();
+    let servers: BTreeMap<String, McpServer> = table["mcp_servers"].clone().try_into().unwrap();
+    let timeout = Some(crate::config::Span(std::time::Duration::from_millis(1500)));
+    let command = Some("x".to_owned());
+    let a = McpServer { kind: Some(McpKind::Stdio), command, timeout, ..McpServer::default() };
+    let url = Some("http://h/".to_owned());
+    let b = McpServer { kind: Some(McpKind::Http), url, enabled: false, ..McpServer::default() };
+    assert_eq!(servers, BTreeMap::from([("a".to_owned(), a), ("b".to_owned(), b)]));
+    std::fs::write(&path, r#"{ "mcpServers": [] }"#).unwrap();
+    let wrong = crate::config::file(&path, &Environment::default()).unwrap_err().to_string();
+    assert!(wrong.ends_with(".mcp.json: line 1: mcpServers: a table is expected here"), "{wrong}");
+}

@@ -4,13 +4,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::StreamExt as _;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
+use bowline_agent::Agent;
 use bowline_agent::entry::Wake;
+use bowline_agent::event::EventBody;
 use bowline_agent::tool::{ToolError, ToolOutput, Toolbox, Waked};
 use bowline_llm::http::Proxy;
-use bowline_llm::{Part, text_of};
+use bowline_llm::scripted::{Reply, ScriptedModel};
+use bowline_llm::{Message, Part, text_of};
 use bowline_tools::mcp::{Host, Http, Program, Reach, Scope, ServerConfig, Servers, State};
 use bowline_tools::process::Helper;
 
@@ -280,6 +284,32 @@ async fn what_a_server_asks_waits_for_a_person_and_goes_on_with_the_answer() {
         let late = parts(&desk, &tools, "mcp__test__ask", json!({})).await;
         assert!(failure(late.map(|parts| text_of(&parts))).starts_with("interrupted"));
     }
+}
+
+#[tokio::test]
+async fn in_a_session_a_person_answers_it_as_any_other_question() {
+    let (desk, server) = (Desk::new(), McpServer::start(Manners::default()));
+    let servers = servers(&desk, &server, Way::Lines, true).await;
+    let script = [Reply::call("mcp__test__ask", "{}"), Reply::text("done")];
+    let model = Arc::new(ScriptedModel::new(script));
+    let more_tools = Some(servers.source(Scope::default(), usize::MAX));
+    let handle = Agent { attended: true, more_tools, ..Agent::new(model) }.start();
+    let mut run = handle.prompt("go");
+    let mut questions = Vec::new();
+    while let Some(event) = run.next().await {
+        if let EventBody::Question { question, .. } = &event.body {
+            questions.push(question.clone());
+            handle.answer("call_1".into(), "3".to_owned()).await.unwrap();
+        }
+    }
+    assert_eq!(questions, ["test asks: Which one?\nHow many"]);
+    let messages = handle.messages();
+    let Some(Message::Results(results)) = messages.iter().nth(2).map(|message| &**message) else {
+        panic!("no results: {messages:?}");
+    };
+    let answer: Value = serde_json::from_str(&text_of(&results[0].content)).unwrap();
+    assert_eq!(answer, json!({ "action": "accept", "content": { "count": 3 } }));
+    assert_eq!(server.seen_of("tools/call").len(), 1);
 }
 
 #[tokio::test]
