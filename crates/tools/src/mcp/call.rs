@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 use bowline_agent::entry::Wake;
 use bowline_agent::tool::{ToolContext, ToolError, ToolOutput};
 
-use super::connection::Connection;
+use super::connection::{Connection, told};
 use super::content;
 use super::question::{Interview, Next};
 
@@ -57,7 +57,7 @@ impl Calls {
             None => true,
         };
         if let Some(call) = open.iter().find(is_it) {
-            let _ = call.heard.try_send(Heard::Progress(told(progress)));
+            let _ = call.heard.try_send(Heard::Progress(line_of(progress)));
         }
     }
 
@@ -162,7 +162,7 @@ impl Flight {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let sent =
             connection.peer().send_cancellable_request(request, PeerRequestOptions::no_options());
-        let handle = sent.await.map_err(|error| Failure::Broken(error.to_string()))?;
+        let handle = sent.await.map_err(|error| Failure::Broken(told(&error)))?;
         entered.is_known_by(handle.id.clone(), handle.progress_token.clone());
         Ok(Self {
             handle,
@@ -243,7 +243,7 @@ impl Flight {
             Ok(ServerResult::CallToolResult(result)) => Ok(result),
             Ok(_) => failed("the server answered with something that is no result".to_owned()),
             Err(ServiceError::McpError(error)) => failed(content::protocol_error(&error)),
-            Err(error) => Err(Failure::Broken(error.to_string())),
+            Err(error) => Err(Failure::Broken(told(&error))),
         }
     }
 
@@ -280,7 +280,7 @@ impl fmt::Debug for Flight {
 }
 
 /// Returns how far a call is, as a line.
-fn told(progress: &ProgressNotificationParam) -> String {
+fn line_of(progress: &ProgressNotificationParam) -> String {
     let of = progress.total.map_or_else(String::new, |total| format!("/{total}"));
     let message = progress.message.as_deref().map_or_else(String::new, |text| format!(" {text}"));
     format!("[{}{of}]{message}\n", progress.progress)

@@ -144,8 +144,8 @@ impl ServerTool {
             Failure::Told(why) => why,
             Failure::Broken(why) => ToolError::Failed(format!(
                 "the connection to MCP server {name} broke during the call ({why}), and what the \
-                 call did is unknown. The next call starts the server again; check before you \
-                 repeat this one."
+                 call did is unknown. The next call connects again; check before you repeat this \
+                 one."
             )),
         }
     }

@@ -192,6 +192,18 @@ async fn a_server_that_crashes_is_started_again_for_the_next_call() {
 }
 
 #[tokio::test]
+async fn a_connection_that_breaks_is_made_anew_for_the_next_call() {
+    let (desk, server) = (Desk::new(), McpServer::start(Manners::default()));
+    let servers = servers(&desk, &server, Way::Http, false).await;
+    let broken = failure(call(&desk, &servers, "mcp__test__crash", json!({})).await);
+    assert!(
+        broken.contains("test broke during the call (") && !broken.contains("rmcp"),
+        "{broken}"
+    );
+    assert_eq!(call(&desk, &servers, "mcp__test__echo", json!({})).await.unwrap(), "{}");
+}
+
+#[tokio::test]
 async fn a_server_that_hangs_or_is_missing_keeps_no_other_from_working() {
     let desk = Desk::new();
     let hanging = McpServer::start(Manners { hangs: true, ..Manners::default() });

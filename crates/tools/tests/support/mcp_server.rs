@@ -151,22 +151,7 @@ fn serve_http(stream: &TcpStream, state: &State) -> std::io::Result<()> {
     let mut out = stream.try_clone()?;
     let mut reader = BufReader::new(stream.try_clone()?);
     loop {
-        let (mut head, mut length) = (String::new(), 0);
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line)? == 0 {
-                return Ok(());
-            }
-            if line == "\r\n" {
-                break;
-            }
-            head.push_str(&line.to_ascii_lowercase());
-            if let Some(value) = head.lines().last().unwrap().strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-        }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body)?;
+        let Some((head, body)) = read_request(&mut reader)? else { return Ok(()) };
         state.heads.lock().unwrap().push(head.clone());
         let empty = |status: &str| format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
         if !head.starts_with("post") {
@@ -208,6 +193,28 @@ fn serve_http(stream: &TcpStream, state: &State) -> std::io::Result<()> {
         }
         return Ok(());
     }
+}
+
+/// Reads the head, in lower case, and the body of a request; `None` if there is none any more.
+fn read_request(reader: &mut impl BufRead) -> std::io::Result<Option<(String, Vec<u8>)>> {
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        if line == "\r\n" {
+            break;
+        }
+        line.make_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        head.push_str(&line);
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    Ok(Some((head, body)))
 }
 
 #[derive(PartialEq)]
@@ -298,6 +305,13 @@ fn tools(state: &State) -> Vec<Value> {
     tools
 }
 
+fn dot() -> Value {
+    json!({ "content": [
+        { "type": "text", "text": "a dot:" },
+        { "type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png" },
+    ] })
+}
+
 fn call(state: &State, message: &Value, say: &mpsc::Sender<Value>) -> Handled {
     let (id, params) = (message["id"].clone(), &message["params"]);
     let text = |text: &str| json!({ "content": [{ "type": "text", "text": text }] });
@@ -312,10 +326,7 @@ fn call(state: &State, message: &Value, say: &mpsc::Sender<Value>) -> Handled {
     };
     let name = params["name"].as_str().unwrap();
     let result = match name {
-        "image" => json!({ "content": [
-            { "type": "text", "text": "a dot:" },
-            { "type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png" },
-        ] }),
+        "image" => dot(),
         "fail" => {
             json!({ "isError": true, "content": [{ "type": "text", "text": "no such thing" }] })
         }
