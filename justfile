@@ -29,6 +29,10 @@ otel:
 skills-ref:
     ./scripts/skills-ref
 
+# Real MCP servers through the command, and the protocol's conformance suite; from npm and PyPI.
+mcp-real:
+    ./scripts/mcp-real
+
 # The demonstration.
 demo:
     ./scripts/demo

@@ -23,7 +23,7 @@ use crate::output::{OutputSchema, Shape};
 use crate::redact::Redaction;
 use crate::run::Run;
 use crate::session;
-use crate::tool::Toolbox;
+use crate::tool::{ToolSource, Toolbox};
 use crate::transform::{Convert, Transform};
 
 /// What an agent is made of. [`Agent::start`] brings it to life, as often as wanted.
@@ -50,6 +50,9 @@ pub struct Agent {
     pub effort: Option<Effort>,
     /// What the model can do.
     pub tools: Toolbox,
+    /// Where more tools come from. It is asked when a session is opened and when a run starts, so that
+    /// a run keeps the tools it began with. Of tools with one name that of [`Agent::tools`] counts.
+    pub more_tools: Option<Arc<dyn ToolSource>>,
     /// Which calls of one reply may overlap.
     pub tool_execution: ToolExecution,
     /// How much a run may use.
@@ -133,6 +136,7 @@ impl Agent {
             model,
             effort: None,
             tools: Toolbox::default(),
+            more_tools: None,
             tool_execution: ToolExecution::Auto,
             limits: Limits::default(),
             output_schema: None,
@@ -180,6 +184,14 @@ impl Agent {
         let id = SessionId::new(&*self.source);
         let copy = fork::copy_session(self, &origin, id)?;
         session::start_with(self, id, copy).await
+    }
+
+    /// Returns all tools that the agent has now.
+    pub fn toolbox(&self) -> Toolbox {
+        match &self.more_tools {
+            Some(more) => Toolbox::layered([&self.tools, &more.tools()]),
+            None => self.tools.clone(),
+        }
     }
 
     /// Returns what the answer of a new run must be like.

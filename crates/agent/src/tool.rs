@@ -23,7 +23,7 @@ pub use access::{Access, PathSet};
 pub(crate) use context::{Before, CallScope, Piece, Records, Rest, ScopeMessage};
 pub use context::{Concluded, ToolContext, Waked};
 pub use function::{FunctionTool, tool_fn};
-pub use toolbox::{Scope, Toolbox, ToolboxError};
+pub use toolbox::{Scope, ToolSource, Toolbox, ToolboxError};
 
 /// A tool with typed arguments.
 ///

@@ -132,7 +132,7 @@ impl Turn {
         let conversation = Conversation::replay(log.iter().map(|(_, entry)| entry));
         let mut effects = effects::Effects::new(&agent.effects);
         effects.replay(path(&log));
-        let tools = effects.tools(&agent.tools);
+        let tools = effects.tools(&agent.toolbox());
         let feeds = feeds::Feeds::new(&agent);
         session.hub.set_window(meta.id, agent.model.info().context_window);
         let journal = store.journal(meta.id);
@@ -294,6 +294,9 @@ impl Turn {
         self.collect_inbox().await?;
         self.stop = CancellationToken::new();
         let system = Arc::clone(&self.agent.instructions);
+        if self.agent.more_tools.is_some() {
+            self.tools = self.effects.tools(&self.agent.toolbox());
+        }
         let tools = self.effects.block(&self.tools);
         let (system_hash, tools_hash) = (hash_text(&system), hash_tools(&tools));
         let is_new = self.conversation.totals().runs == 0;

@@ -40,6 +40,8 @@ pub(crate) enum Command {
     /// List, show and check skills: procedures that a model learns when it needs them.
     #[command(alias = "skill")]
     Skills(Skills),
+    /// List and check the MCP servers that bring tools.
+    Mcp(Mcp),
     /// Show what is configured and where it comes from.
     Config(Config),
     /// Check that everything is there that is needed, and say what to do where it is not.
@@ -373,6 +375,32 @@ pub(crate) enum ConfigCommand {
         /// Print all files that are read, those that win last.
         #[arg(long)]
         all: bool,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Mcp {
+    #[command(subcommand)]
+    pub(crate) command: McpCommand,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+}
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(crate) enum McpCommand {
+    /// List the servers that are configured; none is started.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Start each server and say what it offers, or what is wrong with it.
+    ///
+    /// The exit code is 1 if one cannot be used.
+    Check {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
 }
 

@@ -50,6 +50,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     }
     runtime.loaded.notes.iter().for_each(|note| printer.note(note));
     let own = agent(&runtime, &store, &source, &args)?;
+    runtime.start_servers(false);
     let model = runtime.pick_for(&own, model(&store, &source, &args)?.as_deref()).await?;
     if let Some(note) = &model.note {
         printer.note(note);
@@ -64,6 +65,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
         instructions: instructions(&runtime, &source, &args, &printer),
         output_schema: output.schema().cloned(),
     };
+    runtime.settled_servers().await.iter().for_each(|complaint| printer.note(complaint));
     let mut agent = runtime.agent(&choice)?;
     let mut traced = trace::begin(&runtime, &mut agent);
     printer.set_scene(&scene(&agent));
@@ -105,7 +107,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
 }
 
 fn scene(agent: &Agent) -> Scene {
-    Scene { cwd: agent.cwd.clone(), tools: agent.tools.names().map(str::to_owned).collect() }
+    Scene { cwd: agent.cwd.clone(), tools: agent.toolbox().names().map(str::to_owned).collect() }
 }
 
 /// Makes the printer of what was asked for.

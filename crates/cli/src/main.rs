@@ -10,6 +10,7 @@ mod effects;
 mod exec;
 mod exit;
 mod init;
+mod mcp;
 mod model;
 mod models;
 mod output;
@@ -66,6 +67,7 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Init(init) => init::run(&init),
         Command::Effects(effects) => effects::run(&effects),
         Command::Skills(skills) => skills::run(&skills),
+        Command::Mcp(mcp) => tokio.block_on(mcp::run(&mcp)),
         Command::Config(config) => config::run(&config),
         Command::Doctor(doctor) => tokio.block_on(doctor::run(&doctor)),
     };

@@ -35,6 +35,7 @@ use serde::Deserialize;
 use bowline_agent::limits::Limits;
 use bowline_llm::{Price, Secret};
 
+pub use crate::mcp::{McpConfig, McpKind, McpServer};
 use crate::tools::{self, ToolConfig};
 
 pub use agents::{
@@ -48,8 +49,8 @@ pub use node::{Node, Origin, Place, Table, Value};
 pub(crate) use node::{find, merge, nearest as nearest_node};
 pub(crate) use read::yaml;
 pub(crate) use seeds::{agent_to_ours, expanded};
-pub(crate) use show::settings_of_agent;
 pub use show::{Setting, Unset, explain, show};
+pub(crate) use show::{is_secret, settings_of_agent, without_credentials};
 pub use trace::{TraceCompat, TraceConfig, TraceContent, TraceProtocol};
 
 /// The name of the agent that is always there, and takes the prompt when nothing else is said.
@@ -83,7 +84,9 @@ pub struct Config {
     /// The confinement of commands.
     pub sandbox: BTreeMap<String, toml::Value>,
     /// Servers that bring tools.
-    pub mcp_servers: BTreeMap<String, toml::Value>,
+    pub mcp_servers: BTreeMap<String, McpServer>,
+    /// What holds for all of them.
+    pub mcp: McpConfig,
     /// Where what agents share is kept.
     pub shared: SharedConfig,
     /// Where traces go.
@@ -457,7 +460,6 @@ impl Config {
                 "tools of kind agent",
             ),
             (!self.sandbox.is_empty(), "sandbox"),
-            (!self.mcp_servers.is_empty(), "mcp_servers"),
             (batched, "providers.*.batch"),
         ];
         let mut agents: Vec<String> = Vec::new();

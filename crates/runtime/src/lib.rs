@@ -9,6 +9,7 @@
 //! - [`models`]: which models can be used, and why others cannot.
 //! - [`local`]: servers on this machine.
 //! - [`embedded`]: models in this process.
+//! - [`mcp`]: servers that bring tools.
 //! - [`project`]: the project around the working directory.
 //! - [`instructions`]: what the user and the project tell every model.
 //! - [`skills`]: procedures that a model learns when it needs them.
@@ -33,6 +34,7 @@ mod error;
 mod front_matter;
 pub mod instructions;
 pub mod local;
+pub mod mcp;
 pub mod models;
 pub mod permission;
 pub mod project;

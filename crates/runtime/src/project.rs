@@ -17,6 +17,15 @@ pub fn path_to(cwd: &Path) -> Vec<&Path> {
     folders
 }
 
+/// What other programs call the file in which a project names its MCP servers.
+pub const MCP_FILE: &str = ".mcp.json";
+
+/// Returns the project's `.mcp.json`: the nearest one between this directory and the root.
+pub fn mcp_file(cwd: &Path) -> Option<PathBuf> {
+    let candidates = path_to(cwd).into_iter().rev().map(|folder| folder.join(MCP_FILE));
+    candidates.into_iter().find(|file| file.is_file())
+}
+
 /// Returns the project's `.bowline` folder: the nearest one between this directory and the root.
 pub fn bowline_folder(cwd: &Path) -> Option<PathBuf> {
     let candidates = path_to(cwd).into_iter().rev().map(|folder| folder.join(".bowline"));

@@ -19,6 +19,7 @@ use crate::environment::{Environment, Folders};
 use crate::error::ConfigError;
 use crate::instructions::{self, Instructions};
 use crate::local;
+use crate::mcp;
 use crate::project;
 use crate::provider::{self, Made, Making, ModelName, Picked, Shared};
 use crate::skills::{self, Skills};
@@ -41,6 +42,8 @@ pub struct Runtime {
     processes: Arc<Processes>,
     /// What all models share.
     shared: Arc<Shared>,
+    /// The servers that bring tools.
+    pub(crate) started: mcp::Started,
 }
 
 /// What one start of an agent chooses beyond the configuration.
@@ -80,7 +83,8 @@ impl Runtime {
     pub(crate) fn with(environment: Environment, folders: Folders, loaded: Loaded) -> Self {
         let processes = Arc::new(Processes::new(Helper::Own));
         let (config, shared) = (loaded.config.clone(), Arc::default());
-        Self { environment, folders, config, loaded, processes, shared }
+        let started = mcp::Started::default();
+        Self { environment, folders, config, loaded, processes, shared, started }
     }
 
     /// Picks the model: the one that is asked for, else the configured one, else that of a key in
@@ -274,8 +278,10 @@ impl Runtime {
         Ok(self.made(&name.into())?.model)
     }
 
-    /// Ends all commands and what they have left in the background; returns when nothing is left.
+    /// Ends all servers and commands and what they have left in the background; returns when nothing
+    /// is left.
     pub async fn close(&self) {
+        self.close_servers().await;
         self.processes.close().await;
     }
 

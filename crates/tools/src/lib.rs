@@ -14,9 +14,8 @@
 //! `job`, `excerpt` (long outputs); `files` (what an agent knows of them, and safe writing), `text`
 //! and `lines` (line ends, forgiving comparison), `read`, `write`, `edit`, `patch`; `search`
 //! (`list`, `glob`, `grep`); `fetch`; `run` (programs without a shell), `git`; `notes`, `state` and
-//! (`list`, `glob`, `grep`); `fetch`; `run` (programs without a shell), `git`; `notes`, `state` and
 //! `tasks` (what agents share), `folder_lock`; `http` and `command` (tools that a configuration
-//! describes), `configured` and `template` (what those share); `plan`, `ask` and `message` (what a
+//! describes), `configured` and `template` (what those share); [`mcp`] (tools of servers); `plan`, `ask` and `message` (what a
 //! person sees); `skill`; `schema` and `toolbox`.
 //!
 //! `examples/commands.rs` runs a command as an agent would.
@@ -37,6 +36,7 @@ mod git;
 mod http;
 mod job;
 mod lines;
+pub mod mcp;
 mod message;
 mod notes;
 mod patch;

@@ -27,10 +27,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 
-use link::{Link, Order};
-use protocol::Start;
+use link::{Ends, Link, Order};
+use protocol::{Kept, Start, Streams};
 
 pub use protocol::{Cause, Status};
 
@@ -119,6 +120,47 @@ pub struct Command {
     pub stdin: bool,
 }
 
+/// A program that is spoken with over pipes as long as it runs.
+#[derive(Debug, Clone)]
+pub struct Service {
+    /// Whose it is, as [`Command::owner`].
+    pub owner: String,
+    /// The program's absolute path.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// The folder it runs in.
+    pub cwd: PathBuf,
+    /// Its whole environment.
+    pub environment: Vec<(String, String)>,
+}
+
+/// Bowline's ends of the pipes of a [`Service`].
+#[derive(Debug)]
+pub struct Pipes {
+    /// Goes to its standard input; dropping it closes that.
+    pub stdin: pipe::Sender,
+    /// Comes from its standard output.
+    pub stdout: pipe::Receiver,
+    /// Comes from its standard error.
+    pub stderr: pipe::Receiver,
+}
+
+impl Pipes {
+    /// Makes the pipes; the second half is the service's, and blocks as every program expects.
+    fn new() -> std::io::Result<(Self, Ends)> {
+        let (stdin_end, stdin) = std::io::pipe()?;
+        let (stdout, stdout_end) = std::io::pipe()?;
+        let (stderr, stderr_end) = std::io::pipe()?;
+        let pipes = Self {
+            stdin: pipe::Sender::from_owned_fd(stdin.into())?,
+            stdout: pipe::Receiver::from_owned_fd(stdout.into())?,
+            stderr: pipe::Receiver::from_owned_fd(stderr.into())?,
+        };
+        Ok((pipes, [stdin_end.into(), stdout_end.into(), stderr_end.into()]))
+    }
+}
+
 /// A command that cannot be started or whose end nobody can know.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
@@ -152,22 +194,52 @@ impl Processes {
     /// [`ProcessError::Helper`]; that the command itself cannot be started is known only to
     /// [`Running::exit`].
     pub async fn start(&self, command: Command) -> Result<Running, ProcessError> {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let orders = self.orders()?;
-        let (tell, exited) = oneshot::channel();
         let start = Start {
-            id,
+            id: self.next.fetch_add(1, Ordering::Relaxed),
             owner: command.owner,
             program: command.program,
             arguments: command.arguments,
             cwd: command.cwd,
             environment: command.environment,
-            output: command.output,
-            status: command.status,
-            max_output: command.max_output,
-            stdin: command.stdin,
+            streams: Streams::Kept(Kept {
+                output: command.output,
+                status: command.status,
+                max_output: command.max_output,
+                stdin: command.stdin,
+            }),
         };
-        let start = Order::Start { start: Box::new(start), exited: tell };
+        self.order_start(start, None).await
+    }
+
+    /// Starts a service; returns it with bowline's ends of its pipes.
+    ///
+    /// Must be called within a tokio runtime with IO.
+    ///
+    /// # Errors
+    /// As [`Processes::start`], and [`ProcessError::Refused`] if there can be no more pipes.
+    pub async fn serve(&self, service: Service) -> Result<(Running, Pipes), ProcessError> {
+        let (pipes, ends) =
+            Pipes::new().map_err(|error| ProcessError::Refused(error.to_string()))?;
+        let start = Start {
+            id: self.next.fetch_add(1, Ordering::Relaxed),
+            owner: service.owner,
+            program: service.program,
+            arguments: service.arguments,
+            cwd: service.cwd,
+            environment: service.environment,
+            streams: Streams::Pipes,
+        };
+        Ok((self.order_start(start, Some(ends)).await?, pipes))
+    }
+
+    async fn order_start(
+        &self,
+        start: Start,
+        pipes: Option<Ends>,
+    ) -> Result<Running, ProcessError> {
+        let (id, orders) = (start.id, self.orders()?);
+        let (tell, exited) = oneshot::channel();
+        let start = Order::Start { start: Box::new(start), pipes, exited: tell };
         orders.send(start).await.map_err(|_| ProcessError::Lost)?;
         Ok(Running { id, orders, exited, is_over: false })
     }
@@ -265,19 +337,25 @@ impl Running {
         // A command that is over reads no more.
         let _ = self.orders.send(Order::Write { id: self.id, text, close }).await;
     }
+
+    /// Ends the command and everything it has started, also what it has left behind, without waiting
+    /// for it.
+    pub(crate) fn kill(&self) {
+        let order = Order::End { id: self.id, grace: Duration::ZERO, done: None };
+        // If the queue is full the order still must arrive.
+        if let Err(mpsc::error::TrySendError::Full(order)) = self.orders.try_send(order)
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let orders = self.orders.clone();
+            runtime.spawn(async move { orders.send(order).await });
+        }
+    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.is_over {
-            let order = Order::End { id: self.id, grace: Duration::ZERO, done: None };
-            // If the queue is full the order still must arrive.
-            if let Err(mpsc::error::TrySendError::Full(order)) = self.orders.try_send(order)
-                && let Ok(runtime) = tokio::runtime::Handle::try_current()
-            {
-                let orders = self.orders.clone();
-                runtime.spawn(async move { orders.send(order).await });
-            }
+            self.kill();
         }
     }
 }

@@ -21,3 +21,8 @@ pub(crate) fn shorten(schema: &mut Schema) {
         }
     }
 }
+
+/// Returns the schema of any object.
+pub(crate) fn any_object() -> bowline_llm::RawJson {
+    bowline_agent::tool::input_schema::<std::collections::BTreeMap<String, Value>>().1
+}

@@ -23,6 +23,12 @@ pub enum Scope<'a> {
     Names(&'a [&'a str]),
 }
 
+/// Where tools come from that come and go, such as those of servers.
+pub trait ToolSource: Send + Sync {
+    /// Returns the tools that are there now.
+    fn tools(&self) -> Toolbox;
+}
+
 /// A toolbox that cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolboxError {

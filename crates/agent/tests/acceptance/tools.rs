@@ -1,13 +1,13 @@
 //! Tool calls: what becomes of each, whatever the tool or the model does.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bowline_agent::conversation::Conversation;
 use bowline_agent::entry::{Ending, RunErrorKind};
 use bowline_agent::event::EventBody;
-use bowline_agent::tool::{ToolContext, ToolError, ToolOutput};
+use bowline_agent::tool::{ToolContext, ToolError, ToolOutput, ToolSource, Toolbox};
 use bowline_llm::scripted::Reply;
 use bowline_llm::{Message, Part, text_of};
 use pretty_assertions::assert_eq;
@@ -402,4 +402,41 @@ async fn the_result_of_a_call_may_hold_more_than_text() {
     };
     assert_eq!(text_of(&results[0].content), "an image");
     assert_eq!(results[0].content[1], part);
+}
+
+/// Tools that change between one look and the next.
+struct Changing(Mutex<Toolbox>);
+
+impl ToolSource for Changing {
+    fn tools(&self) -> Toolbox {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+#[tokio::test]
+async fn tools_that_come_and_go_are_those_of_the_beginning_of_the_run() {
+    let source = Arc::new(Changing(Mutex::default()));
+    let more = Arc::clone(&source);
+    let grow = tool("grow", move |_, _| {
+        let grown = more.tools().with(tool("more", |_, _| async { Ok("more!".into()) }));
+        *more.0.lock().unwrap() = grown.unwrap();
+        async { Ok("".into()) }
+    });
+    let replies = [
+        Reply::call("grow", "{}").and_call("more", "{}"),
+        Reply::text("one"),
+        Reply::call("more", "{}"),
+        Reply::text("two"),
+    ];
+    let stage = stage(replies).with(grow).change(|agent| agent.more_tools = Some(source));
+    let handle = stage.start();
+    let first = hear(handle.prompt("go")).await;
+    assert_eq!(first.result("call_2"), "unknown tool \"more\": did you mean grow?");
+    let second = hear(handle.prompt("again")).await;
+    assert_eq!(second.result("call_3"), "more!");
+    let log = log_of(handle.session_id()).await;
+    assert_eq!(
+        crate::support::kinds(&log).iter().filter(|kind| **kind == "tools_changed").count(),
+        1
+    );
 }

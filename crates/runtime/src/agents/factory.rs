@@ -18,6 +18,7 @@ use bowline_tools::{AskUser, Editing, Message};
 
 use crate::config::{AgentConfig, OutputMode};
 use crate::error::ConfigError;
+use crate::mcp;
 use crate::permission::ModeGate;
 use crate::prompt::{self, Section};
 use crate::provider::{self, Made, ModelName, Picked};
@@ -93,6 +94,9 @@ impl AgentFactory {
                     (prompt::join(&sections), context, tools, own.orchestrator())
                 }
             };
+        let window = model.info().context_window;
+        let more_tools =
+            (!in_lines).then(|| runtime.tools_of_servers(mcp::scope(&own), window)).flatten();
         let timeout = own.timeout.filter(|time| !time.0.is_zero());
         let timeout = timeout.map(|time| Arc::new(Timeout(time.0)) as Arc<dyn Middleware>);
         let tells_with = (own.output == OutputMode::MessageTool).then(|| Message::NAME.to_owned());
@@ -101,6 +105,7 @@ impl AgentFactory {
             context,
             effort: name.effort,
             tools,
+            more_tools,
             tool_execution: own.tool_execution.0,
             effects: if in_lines { Vec::new() } else { self.effects(&own)? },
             middleware: timeout.into_iter().collect(),
@@ -177,6 +182,7 @@ impl AgentFactory {
         };
         let secrets = provider::secrets(&runtime.config, &runtime.environment);
         keys.extend(runtime.configured()?.secrets);
+        keys.extend(runtime.secrets_of_servers());
         let redaction = Redaction::new(secrets.into_iter().chain(keys));
         Ok(Parts { own, model, name, in_lines, limits, redaction })
     }

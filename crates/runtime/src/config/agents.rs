@@ -158,7 +158,6 @@ impl AgentConfig {
         let later = [
             (self.prefix.is_some(), "prefix"),
             (!self.skills_tags.is_empty(), "skills_tags"),
-            (self.mcp_servers.is_some(), "mcp_servers"),
             (self.estimated_cost.is_some(), "estimated_cost"),
             (self.max_concurrency.is_some(), "max_concurrency"),
             (self.max_depth.is_some(), "max_depth"),

@@ -8,6 +8,7 @@ use toml::de::DeTable;
 use crate::agents::{files, names};
 use crate::environment::{Environment, Folders};
 use crate::error::ConfigError;
+use crate::mcp;
 use crate::project;
 use crate::skills;
 
@@ -135,7 +136,7 @@ const RESERVED: [&str; 5] = ["HOME", "PROFILE", "SESSION_ID", "AGENT", "SANDBOX"
 const PLAIN: [&str; 5] = ["model", "fallback", "entry_agent", "durability", "local_servers"];
 
 /// The sections that hold no further ones, so that one `_` tells the section from its key.
-const SECTIONS: [&str; 4] = ["limits", "permissions", "sandbox", "trace"];
+const SECTIONS: [&str; 5] = ["limits", "permissions", "sandbox", "mcp", "trace"];
 
 /// The sections that hold further ones.
 const DEEP: [&str; 4] = ["PROVIDERS", "AGENTS", "MCP_SERVERS", "PROFILES"];
@@ -328,6 +329,9 @@ pub fn sources(
         source(Kind::System, &folders.system, "config")?,
         source(Kind::User, &folders.config, "config")?,
     ];
+    if let Some(path) = project::mcp_file(&environment.cwd) {
+        sources.push(Source { kind: Kind::Project, path });
+    }
     if let Some(folder) = project::bowline_folder(&environment.cwd) {
         sources.push(source(Kind::Project, &folder, "config")?);
         sources.push(source(Kind::Local, &folder, "config.local")?);
@@ -365,9 +369,14 @@ pub fn file(path: &Path, environment: &Environment) -> Result<Option<Layer>, Con
     };
     let origin = Arc::new(Origin::File(path.to_owned()));
     let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+    // JSON is YAML.
     let read = if is_toml { read::toml(&text, &origin) } else { read::yaml(&text, &origin) };
     let lookup = |name: &str| environment.get(name).map(str::to_owned);
-    let ours = read.and_then(|table| seeds::to_ours(table, &lookup));
+    let is_mcp = path.file_name().is_some_and(|name| name == project::MCP_FILE);
+    let ours = read.and_then(|table| match is_mcp {
+        true => mcp::to_ours(table).map(|(table, ignored)| seeds::Ours { table, ignored }),
+        false => seeds::to_ours(table, &lookup),
+    });
     let ours = ours.map_err(|(line, what)| {
         as_error(Fault { place: Some(Place { origin, line }), what, is_unknown_key: false })
     })?;

@@ -280,7 +280,7 @@ pub(crate) fn is_secret(key: &str) -> bool {
 }
 
 /// Hides the password and the query of an address.
-fn without_credentials(text: &str) -> String {
+pub(crate) fn without_credentials(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://").filter(|_| !text.contains(' ')) else {
         return text.to_owned();
     };

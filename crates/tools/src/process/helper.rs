@@ -5,7 +5,8 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, IoSliceMut, Write};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -14,12 +15,13 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, wait};
 
 use super::child::{dies_with_parent, wake_on};
 use super::family::{self, Process, TAG, tag};
 use super::output::{now_ms, open_output, write_status};
-use super::protocol::{Answer, Cause, CommandId, Request, Start, Status};
+use super::protocol::{Answer, Cause, CommandId, Kept, Request, Start, Status, Streams};
 
 /// How often output files are measured.
 const MEASURE: Duration = Duration::from_millis(250);
@@ -46,7 +48,15 @@ pub(super) fn serve(socket: UnixStream) -> io::Result<()> {
         wake_on(signal, stopper.try_clone()?)?;
     }
     rustix::process::set_parent_process_death_signal(Some(Signal::USR1))?;
-    let helper = Helper { socket, wakes, stops, parent, commands: Vec::new(), owners: Vec::new() };
+    let helper = Helper {
+        socket,
+        wakes,
+        stops,
+        parent,
+        commands: Vec::new(),
+        owners: Vec::new(),
+        pipes: VecDeque::new(),
+    };
     helper.run();
     Ok(())
 }
@@ -60,6 +70,8 @@ struct Helper {
     commands: Vec<Running>,
     /// Who waits for all commands of an owner to be gone.
     owners: Vec<(u64, String)>,
+    /// What came with requests that have not been read yet.
+    pipes: VecDeque<OwnedFd>,
 }
 
 struct Running {
@@ -67,9 +79,7 @@ struct Running {
     owner: String,
     pid: i32,
     tag: String,
-    output: File,
-    max_output: u64,
-    status: PathBuf,
+    files: Option<Files>,
     started_ms: u64,
     stdin: Option<Input>,
     is_over: bool,
@@ -77,6 +87,13 @@ struct Running {
     ending: Option<Ending>,
     /// Orphans that hide where they come from but can only be this command's.
     strays: Vec<Process>,
+}
+
+/// The files of a command.
+struct Files {
+    output: File,
+    max_output: u64,
+    status: PathBuf,
 }
 
 /// What is still to be written to a command's standard input.
@@ -157,7 +174,8 @@ impl Helper {
         let now = Instant::now();
         let endings = self.commands.iter().filter_map(|command| command.ending.as_ref());
         let ends = endings.map(|ending| ending.due().saturating_duration_since(now));
-        let measure = (!self.commands.is_empty()).then_some(MEASURE);
+        let writes_files = self.commands.iter().any(|command| command.files.is_some());
+        let measure = writes_files.then_some(MEASURE);
         ends.chain(measure).min()
     }
 
@@ -199,8 +217,10 @@ impl Helper {
             ended_ms: now_ms(),
             cause: command.cause,
         };
-        // A full disk must not keep bowline from hearing of it.
-        let _ = write_status(&command.status, &status);
+        if let Some(files) = &command.files {
+            // A full disk must not keep bowline from hearing of it.
+            let _ = write_status(&files.status, &status);
+        }
         let id = command.id;
         self.answer(&Answer::Exited { id, status })
     }
@@ -244,11 +264,10 @@ impl Helper {
 
     /// Reads and does what bowline asks; `false` when bowline is gone.
     fn serve_inbox(&mut self, inbox: &mut Vec<u8>) -> io::Result<bool> {
-        let mut bytes = [0; 16 * 1024];
-        match self.socket.read(&mut bytes) {
+        match self.receive(inbox) {
             Ok(0) => return Ok(false),
-            Ok(read) => inbox.extend(bytes.iter().take(read)),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(true),
             Err(_) => return Ok(false),
         }
         while let Some(end) = inbox.iter().position(|byte| *byte == b'\n') {
@@ -262,11 +281,34 @@ impl Helper {
         Ok(true)
     }
 
+    /// Reads what there is of requests, and what comes with it.
+    fn receive(&mut self, inbox: &mut Vec<u8>) -> rustix::io::Result<usize> {
+        let mut bytes = [0; 16 * 1024];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut into = [IoSliceMut::new(&mut bytes)];
+        let received = recvmsg(&self.socket, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(rustix::io::Errno::MSGSIZE);
+        }
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                self.pipes.extend(fds);
+            }
+        }
+        inbox.extend(bytes.iter().take(received.bytes));
+        Ok(received.bytes)
+    }
+
     fn serve(&mut self, request: Request) -> io::Result<()> {
         match request {
             Request::Start(start) => {
                 let id = start.id;
-                match Running::start(*start) {
+                let pipes = match start.streams {
+                    Streams::Kept(_) => Vec::new(),
+                    Streams::Pipes => self.pipes.drain(..self.pipes.len().min(3)).collect(),
+                };
+                match Running::start(*start, pipes) {
                     Ok(command) => self.commands.push(command),
                     Err(error) => self.answer(&Answer::Refused { id, error })?,
                 }
@@ -358,8 +400,10 @@ impl Helper {
     /// Kills the commands that have written too much.
     fn measure(&mut self) {
         let is_too_much = |command: &Running| {
-            command.ending.is_none()
-                && command.output.metadata().is_ok_and(|meta| meta.len() > command.max_output)
+            let is_large = |files: &Files| {
+                files.output.metadata().is_ok_and(|meta| meta.len() > files.max_output)
+            };
+            command.ending.is_none() && command.files.as_ref().is_some_and(is_large)
         };
         if self.commands.iter().any(is_too_much) {
             self.end(is_too_much, Duration::ZERO, Cause::Output);
@@ -441,9 +485,7 @@ impl Helper {
 }
 
 impl Running {
-    fn start(start: Start) -> Result<Self, String> {
-        let output = open_output(&start.output)
-            .map_err(|error| format!("cannot write {}: {error}", start.output.display()))?;
+    fn start(start: Start, pipes: Vec<OwnedFd>) -> Result<Self, String> {
         let tag = tag(std::process::id(), start.id);
         let mut command = Command::new(&start.program);
         command
@@ -452,10 +494,8 @@ impl Running {
             .env_clear()
             .envs(start.environment)
             .env(TAG, &tag)
-            .process_group(0)
-            .stdin(if start.stdin { Stdio::piped() } else { Stdio::null() })
-            .stdout(output.try_clone().map_err(|error| error.to_string())?)
-            .stderr(output.try_clone().map_err(|error| error.to_string())?);
+            .process_group(0);
+        let files = set_streams(&mut command, start.streams, pipes)?;
         dies_with_parent(&mut command);
         let mut child = command.spawn().map_err(|error| {
             let (program, cwd) = (start.program.display(), start.cwd.display());
@@ -470,9 +510,7 @@ impl Running {
             owner: start.owner,
             pid: child.id().cast_signed(),
             tag,
-            output,
-            max_output: start.max_output,
-            status: start.status,
+            files,
             started_ms: now_ms(),
             stdin,
             is_over: false,
@@ -486,6 +524,31 @@ impl Running {
         let rest = self.owner.strip_prefix(owner);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
+}
+
+/// Sets what a command reads from and writes to; returns its files if it has some.
+fn set_streams(
+    command: &mut Command,
+    streams: Streams,
+    pipes: Vec<OwnedFd>,
+) -> Result<Option<Files>, String> {
+    let Kept { output: path, status, max_output, stdin } = match streams {
+        Streams::Kept(kept) => kept,
+        Streams::Pipes => {
+            let [stdin, stdout, stderr] = <[OwnedFd; 3]>::try_from(pipes)
+                .map_err(|_| "the pipes did not come with the request".to_owned())?;
+            command.stdin(stdin).stdout(stdout).stderr(stderr);
+            return Ok(None);
+        }
+    };
+    let output =
+        open_output(&path).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    let copy = || output.try_clone().map_err(|error| error.to_string());
+    command
+        .stdin(if stdin { Stdio::piped() } else { Stdio::null() })
+        .stdout(copy()?)
+        .stderr(copy()?);
+    Ok(Some(Files { output, max_output, status }))
 }
 
 impl Input {

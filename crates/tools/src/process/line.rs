@@ -1,20 +1,22 @@
 //! Bowline's end of the line to its helper: one task that owns the socket.
 
 use std::collections::HashMap;
-use std::io;
-use std::os::fd::OwnedFd;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Interest, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, oneshot};
 
-use super::link::{Exited, Order};
-use super::protocol::{Answer, CommandId, Request, Status};
+use super::link::{Ends, Exited, Order};
+use super::protocol::{Answer, CommandId, Request, Start, Status, Streams};
 use super::{HELPER_ARGUMENT, ProcessError, family};
 
 /// A line to a helper that runs.
@@ -111,15 +113,16 @@ impl Line {
     }
 
     async fn order(&mut self, order: Order) -> io::Result<()> {
+        let mut sent_along = None;
         let request = match order {
-            Order::Start { start, exited } => {
-                let paths = [&start.program, &start.cwd, &start.output, &start.status];
-                if let Some(path) = paths.into_iter().find(|path| path.to_str().is_none()) {
+            Order::Start { start, pipes, exited } => {
+                if let Some(path) = paths(&start).into_iter().find(|path| path.to_str().is_none()) {
                     let problem = format!("the path {} is not UTF-8", path.display());
                     let _ = exited.send(Err(ProcessError::Refused(problem)));
                     return Ok(());
                 }
                 self.commands.insert(start.id, exited);
+                sent_along = pipes;
                 Request::Start(start)
             }
             Order::Write { id, text, close } => Request::Write { id, text, close },
@@ -136,8 +139,34 @@ impl Line {
         };
         let mut line = serde_json::to_vec(&request)?;
         line.push(b'\n');
-        self.write.write_all(&line).await
+        let sent = match sent_along {
+            Some(ends) => self.send_with(&line, &ends).await?,
+            None => 0,
+        };
+        self.write.write_all(line.get(sent..).unwrap_or_default()).await
     }
+
+    /// Sends descriptors with the beginning of a line, and tells how much of it has been sent.
+    async fn send_with(&self, line: &[u8], ends: &Ends) -> io::Result<usize> {
+        let socket: &UnixStream = self.write.as_ref();
+        let fds = ends.each_ref().map(|end| end.as_fd());
+        let send = || {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            control.push(SendAncillaryMessage::ScmRights(&fds));
+            Ok(sendmsg(socket, &[IoSlice::new(line)], &mut control, SendFlags::NOSIGNAL)?)
+        };
+        socket.async_io(Interest::WRITABLE, send).await
+    }
+}
+
+/// Returns the paths that a request names.
+fn paths(start: &Start) -> Vec<&Path> {
+    let mut paths = vec![start.program.as_path(), &start.cwd];
+    if let Streams::Kept(kept) = &start.streams {
+        paths.extend([kept.output.as_path(), &kept.status]);
+    }
+    paths
 }
 
 fn millis(duration: Duration) -> u64 {

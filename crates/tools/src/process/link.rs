@@ -1,5 +1,6 @@
 //! The way from those who want commands to the task that has them.
 
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -11,12 +12,15 @@ use super::{ProcessError, plain};
 /// What the rest of bowline wants done.
 #[derive(Debug)]
 pub(super) enum Order {
-    Start { start: Box<Start>, exited: Exited },
+    Start { start: Box<Start>, pipes: Option<Ends>, exited: Exited },
     Write { id: CommandId, text: String, close: bool },
     End { id: CommandId, grace: Duration, done: Option<oneshot::Sender<()>> },
     EndOwner { owner: String, grace: Duration, done: oneshot::Sender<()> },
     Close,
 }
+
+/// A command's ends of its pipes: standard input, output and error.
+pub(super) type Ends = [OwnedFd; 3];
 
 /// Whom to tell how a command ended.
 pub(super) type Exited = oneshot::Sender<Result<Status, ProcessError>>;

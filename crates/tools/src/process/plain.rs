@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -13,9 +14,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::ProcessError;
-use super::link::{Exited, Order};
+use super::link::{Ends, Exited, Order};
 use super::output::{now_ms, open_output, write_status};
-use super::protocol::{Cause, Start, Status};
+use super::protocol::{Cause, Kept, Start, Status, Streams};
 
 /// Serves orders until there are no more; then everything is killed.
 pub(super) async fn run(mut orders: mpsc::Receiver<Order>) {
@@ -25,9 +26,9 @@ pub(super) async fn run(mut orders: mpsc::Receiver<Order>) {
         while tasks.try_join_next().is_some() {}
         groups.retain(|_, group: &mut Group| group.is_left());
         match order {
-            Order::Start { start, exited } => {
+            Order::Start { start, pipes, exited } => {
                 let id = start.id;
-                match spawn(*start, exited, &mut tasks) {
+                match spawn(*start, pipes, exited, &mut tasks) {
                     Ok(group) => drop(groups.insert(id, group)),
                     Err((exited, error)) => {
                         let _ = exited.send(Err(ProcessError::Refused(error)));
@@ -87,23 +88,13 @@ impl Drop for Group {
     }
 }
 
-fn spawn(start: Start, exited: Exited, tasks: &mut JoinSet<()>) -> Result<Group, (Exited, String)> {
-    let started = (|| {
-        let output = open_output(&start.output)?;
-        let child = Command::new(&start.program)
-            .args(&start.arguments)
-            .current_dir(&start.cwd)
-            .env_clear()
-            .envs(start.environment.iter().map(|(name, value)| (name, value)))
-            .process_group(0)
-            .kill_on_drop(true)
-            .stdin(if start.stdin { Stdio::piped() } else { Stdio::null() })
-            .stdout(output.try_clone()?)
-            .stderr(output.try_clone()?)
-            .spawn()?;
-        std::io::Result::Ok((child, output))
-    })();
-    let (mut child, output) = match started {
+fn spawn(
+    start: Start,
+    pipes: Option<Ends>,
+    exited: Exited,
+    tasks: &mut JoinSet<()>,
+) -> Result<Group, (Exited, String)> {
+    let (mut child, files) = match spawn_with(&start, pipes) {
         Ok(started) => started,
         Err(error) => {
             let (program, cwd) = (start.program.display(), start.cwd.display());
@@ -117,9 +108,42 @@ fn spawn(start: Start, exited: Exited, tasks: &mut JoinSet<()>) -> Result<Group,
         tasks.spawn(feed(pipe, texts));
         write
     });
-    let owner = start.owner.clone();
-    tasks.spawn(watch(child, output, start, exited, pid));
-    Ok(Group { pid, owner, stdin })
+    tasks.spawn(watch(child, files, exited, pid));
+    Ok(Group { pid, owner: start.owner, stdin })
+}
+
+/// The files of a command that runs.
+struct Files {
+    output: File,
+    max_output: u64,
+    status: PathBuf,
+}
+
+fn spawn_with(start: &Start, pipes: Option<Ends>) -> std::io::Result<(Child, Option<Files>)> {
+    let mut command = Command::new(&start.program);
+    command
+        .args(&start.arguments)
+        .current_dir(&start.cwd)
+        .env_clear()
+        .envs(start.environment.iter().map(|(name, value)| (name, value)))
+        .process_group(0)
+        .kill_on_drop(true);
+    let files = match (&start.streams, pipes) {
+        (Streams::Kept(Kept { output, status, max_output, stdin }), _) => {
+            let output = open_output(output)?;
+            command
+                .stdin(if *stdin { Stdio::piped() } else { Stdio::null() })
+                .stdout(output.try_clone()?)
+                .stderr(output.try_clone()?);
+            Some(Files { output, max_output: *max_output, status: status.clone() })
+        }
+        (Streams::Pipes, Some([stdin, stdout, stderr])) => {
+            command.stdin(stdin).stdout(stdout).stderr(stderr);
+            None
+        }
+        (Streams::Pipes, None) => return Err(std::io::ErrorKind::BrokenPipe.into()),
+    };
+    Ok((command.spawn()?, files))
 }
 
 async fn feed(mut pipe: ChildStdin, mut texts: mpsc::UnboundedReceiver<String>) {
@@ -131,16 +155,18 @@ async fn feed(mut pipe: ChildStdin, mut texts: mpsc::UnboundedReceiver<String>) 
 }
 
 /// Waits for a command's end, and kills it if it writes too much.
-async fn watch(mut child: Child, output: File, start: Start, exited: Exited, pid: Pid) {
+async fn watch(mut child: Child, files: Option<Files>, exited: Exited, pid: Pid) {
     let started_ms = now_ms();
     let mut cause = None;
     let mut measure = interval(Duration::from_millis(250));
     measure.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let is_too_much =
+        |files: &Files| files.output.metadata().is_ok_and(|meta| meta.len() > files.max_output);
     let status = loop {
         tokio::select! {
             status = child.wait() => break status,
-            _ = measure.tick() => {
-                if output.metadata().is_ok_and(|meta| meta.len() > start.max_output) {
+            _ = measure.tick(), if files.is_some() => {
+                if files.as_ref().is_some_and(is_too_much) {
                     cause = Some(Cause::Output);
                     let _ = kill_process_group(pid, Signal::KILL);
                 }
@@ -155,8 +181,8 @@ async fn watch(mut child: Child, output: File, start: Start, exited: Exited, pid
         ended_ms: now_ms(),
         cause,
     });
-    if let Ok(status) = &status {
-        let _ = write_status(&start.status, status);
+    if let (Ok(status), Some(files)) = (&status, &files) {
+        let _ = write_status(&files.status, status);
     }
     let _ = exited.send(status.map_err(|error| ProcessError::Refused(error.to_string())));
 }

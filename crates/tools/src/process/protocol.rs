@@ -2,6 +2,9 @@
 //!
 //! Both ends are the same build, so there is no version to agree on. Fields may be added to
 //! [`Start`] as commands get more to obey (confinement, a life beyond bowline's).
+//!
+//! A `Start` with [`Streams::Pipes`] carries three descriptors along with its first byte; they belong
+//! to the requests in the order in which these come.
 
 use std::path::PathBuf;
 
@@ -35,6 +38,22 @@ pub(super) struct Start {
     pub(super) cwd: PathBuf,
     /// The whole environment.
     pub(super) environment: Vec<(String, String)>,
+    pub(super) streams: Streams,
+}
+
+/// What a command reads from and writes to.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Streams {
+    /// Files, which stay.
+    Kept(Kept),
+    /// Standard input, output and error are the three descriptors that come with the request.
+    Pipes,
+}
+
+/// The files of a command.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Kept {
     /// The file that takes standard output and standard error, in the order in which they come.
     pub(super) output: PathBuf,
     /// The file that takes the [`Status`].

@@ -9,6 +9,9 @@ mod desk;
 mod files;
 mod git;
 mod jobs;
+mod mcp;
+#[path = "../support/mcp_server.rs"]
+mod mcp_server;
 mod notes;
 mod patches;
 mod search;

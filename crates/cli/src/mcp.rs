@@ -1,0 +1,82 @@
+//! `bowline mcp`: the servers that bring tools.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use bowline_runtime::Runtime;
+use bowline_runtime::environment::Environment;
+use bowline_runtime::mcp::Configured;
+use bowline_tools::mcp::{Report, State};
+use serde_json::json;
+
+use crate::args::{Mcp, McpCommand};
+use crate::exit::Failure;
+use crate::sessions::printed;
+
+/// Lists servers, or looks whether they can be used.
+pub(crate) async fn run(args: &Mcp) -> Result<ExitCode, Failure> {
+    let environment = Environment::read()
+        .map_err(|error| Failure::Usage(format!("cannot tell the current directory: {error}")))?;
+    let runtime = Runtime::new(environment, &args.settings.said())?;
+    match args.command {
+        McpCommand::List { json } => list(&runtime.servers(), json),
+        McpCommand::Check { json } => {
+            let reports = runtime.check_servers().await;
+            let code = check(&reports, json);
+            runtime.close().await;
+            code
+        }
+    }
+}
+
+fn list(servers: &[Configured], json: bool) -> Result<ExitCode, Failure> {
+    let mut out = io::stdout().lock();
+    printed(match json {
+        true => writeln!(out, "{}", json!(servers)),
+        false => servers.iter().try_for_each(|server| configured(server, &mut out)),
+    })
+}
+
+fn configured(server: &Configured, out: &mut impl Write) -> io::Result<()> {
+    let Configured { name, reach, enabled, place, is_applied } = server;
+    let state = match (is_applied, enabled) {
+        (false, _) => " (not applied: the project must be trusted first)",
+        (true, false) => " (disabled)",
+        (true, true) => "",
+    };
+    writeln!(out, "{name}: {reach}{state}  # {place}")
+}
+
+fn check(reports: &[Report], json: bool) -> Result<ExitCode, Failure> {
+    let mut out = io::stdout().lock();
+    printed(match json {
+        true => writeln!(out, "{}", json!(reports)),
+        false => reports.iter().try_for_each(|report| reported(report, &mut out)),
+    })?;
+    let is_fine = reports.iter().all(|report| report.state == State::Ready);
+    Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn reported(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    let Report { name, state, server, tools, has_resources, took_ms, aside } = report;
+    match state {
+        State::Ready => {
+            let bytes: usize = tools.iter().map(|tool| tool.bytes).sum();
+            let resources = if *has_resources { ", resources" } else { "" };
+            let count = tools.len();
+            writeln!(
+                out,
+                "ok       {name}: {server}, {count} tools ({bytes} bytes){resources}, after {took_ms} ms"
+            )?;
+            for tool in tools {
+                writeln!(out, "         {}", tool.name)?;
+            }
+        }
+        State::Failed(why) => writeln!(out, "PROBLEM  {name}: {why}")?,
+        State::Starting => writeln!(out, "PROBLEM  {name}: it is still starting")?,
+    }
+    for line in aside.lines() {
+        writeln!(out, "         | {line}")?;
+    }
+    Ok(())
+}
