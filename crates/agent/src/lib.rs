@@ -11,6 +11,7 @@
 //! - [`conversation`]: the fold; [`orchestrator`]: from the fold to the next step.
 //! - [`tool`], [`gate`], [`children`], [`limits`]: what an agent may do; [`output`]: what it must
 //!   answer with.
+//! - [`crew`]: agents that give each other tasks.
 //! - [`effect`]: what changes the conversation at a step; [`transform`]: what changes only what the
 //!   model gets to see of it; [`middleware`]: what wraps a run; [`on_stop`] and [`feed`]: who keeps
 //!   it going.
@@ -22,6 +23,7 @@
 pub mod agent;
 pub mod children;
 pub mod conversation;
+pub mod crew;
 mod driver;
 pub mod effect;
 pub mod entry;
