@@ -11,16 +11,19 @@
 //!   (`hire`), and ends in a `report`.
 //! - `complete`, `handoff`: how a sub-agent ends its task, or hands it on; `deeds` holds what it
 //!   says of it against its log.
+//! - `ask`: how a sub-agent asks its parent; `delegation` is a task whose agent may.
 //! - `slots`: how many agents of a configuration may work at once.
 //!
 //! Nothing of a delegation lives in memory only: a sub-agent is found again by its parent's call
 //! and the place of its task in it, with a log of its own.
 
+mod ask;
 pub mod board;
 mod compat;
 mod complete;
 mod deeds;
 mod delegate;
+mod delegation;
 mod errand;
 mod handoff;
 mod hire;
@@ -28,6 +31,7 @@ mod live;
 mod look;
 mod member;
 mod message;
+mod party;
 mod reflections;
 mod registry;
 mod report;
@@ -47,7 +51,7 @@ pub use spawn::Spawn;
 
 /// The names of the tools with which an agent takes part in a crew. A sub-agent never gets its
 /// parent's: they are bound to their place.
-pub const TOOLS: [&str; 9] = [
+pub const TOOLS: [&str; 10] = [
     "list_agents",
     "delegate",
     "delegation_result",
@@ -57,4 +61,5 @@ pub const TOOLS: [&str; 9] = [
     "task_complete",
     "handoff",
     "request_input",
+    "answer_delegation_questions",
 ];

@@ -66,6 +66,10 @@ mod tests {
         a_summary: "a summary", 29;
         a_window_that_slides: "a window that slides", 29;
         results_that_are_put_away_and_recalled: "results that are put away and recalled", 29;
+        a_crew: "a crew", 61;
+        a_crew_whose_agents_ask: "a crew whose agents ask", 13;
+        a_crew_that_answers: "a crew that answers", 13;
+        a_crew_in_the_background: "a crew in the background", 13;
         a_plan: "a plan", 3;
         a_plan_that_fails_for_good: "a plan that fails for good", 5;
         a_plan_and_what_others_say: "a plan, and what others say", 5;

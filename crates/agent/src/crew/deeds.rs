@@ -64,6 +64,11 @@ impl Deeds {
                     }
                 }
                 EntryKind::CallEnded(ended) => {
+                    if ended.behind.is_some() {
+                        // What was done behind it is not known here.
+                        let command = "work behind a call".to_owned();
+                        deeds.commands.push(Ran { command, end: End::Unknown });
+                    }
                     if let Some((name, arguments)) = calls.get(&ended.call) {
                         deeds.add(ended, &access(tools, name, arguments));
                     }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use futures::future::join_all;
 use serde::{Deserialize, Serialize};
-use tokio_util::sync::CancellationToken;
 
 use bowline_llm::{RawJson, ToolSpec};
 
@@ -13,10 +11,10 @@ use crate::tool::{
     input_schema, parse_arguments,
 };
 
-use super::deeds::{self, Deeds};
-use super::errand::Errand;
+use super::deeds;
 use super::hire::AD_HOC;
-use super::member::{OnError, Seat};
+use super::member::{Interaction, OnError, Seat};
+use super::party::Party;
 use super::report::Report;
 
 /// Gives tasks to other agents and waits for what comes of them.
@@ -49,6 +47,23 @@ pub(super) struct Task {
     /// The task on the board, if it is there.
     #[serde(default)]
     pub(super) task_id: Option<String>,
+    /// `interactive` if its agent may ask you; `blocking` is the default.
+    #[serde(default)]
+    pub(super) mode: Option<Mode>,
+    /// Whether you go on meanwhile and get what came of it later.
+    #[serde(default)]
+    pub(super) background: bool,
+}
+
+/// Who answers the questions of the agent of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Mode {
+    /// Nobody.
+    #[serde(alias = "auto", alias = "")]
+    Blocking,
+    /// The delegating model.
+    Interactive,
 }
 
 impl Task {
@@ -73,6 +88,9 @@ impl DynTool for Delegate {
         }
         if member.board.is_none() {
             unused.push("task_id");
+        }
+        if member.interaction != Interaction::Interactive {
+            unused.push("mode");
         }
         ToolSpec {
             name: "delegate".to_owned(),
@@ -140,51 +158,37 @@ impl Seat {
             let depth = self.max_depth;
             return Err(ToolError::Failed(format!("max delegation depth {depth} reached")));
         }
+        let is_interactive = |task: &Task| task.mode == Some(Mode::Interactive);
+        if tasks.iter().any(is_interactive) && tasks.iter().any(|task| task.background) {
+            let why = "give tasks for the background and interactive ones in calls of their own";
+            return Err(ToolError::failed(why));
+        }
         Ok(())
     }
 
-    /// Has tasks done, all at once, and returns what came of them, in their order.
+    /// Has tasks done, all at once, and returns what came of them, in their order. What is not over
+    /// then, because its agent asks or because it is for the background, goes on behind the call.
     ///
     /// # Errors
     /// [`ToolError::Failed`] if what was done cannot be recorded.
     pub(super) async fn delegate(
-        &self,
+        self: &Arc<Self>,
         cx: &ToolContext,
         tasks: &[Task],
         on_error: OnError,
     ) -> Result<Vec<Report>, ToolError> {
-        let siblings = CancellationToken::new();
-        // One after the other, so that they are named and numbered in their order.
-        let mut errands = Vec::new();
-        for (index, task) in tasks.iter().enumerate() {
-            errands.push(Errand::begin(self, cx, &siblings, (index, task)).await);
-        }
+        let mut party = Party::begin(self, cx, tasks, on_error).await;
         let slot = self.member.registry.slots.lend(cx.agent.id);
-        let done = join_all(errands.into_iter().map(async |errand| {
-            let (report, deeds) = match errand {
-                Ok(errand) => errand.run().await,
-                Err(report) => (report, Deeds::default()),
-            };
-            if on_error == OnError::CancelSiblings && report.is_failure() {
-                siblings.cancel();
-            }
-            (report, deeds)
-        }))
-        .await;
+        party.work().await;
         tokio::select! {
             () = slot.take_back() => {}
             () = cx.cancel.cancelled() => {}
         }
-        let mut all = Deeds::default();
-        let mut reports = Vec::new();
-        for (report, deeds) in done {
-            all.join(deeds);
-            reports.push(report);
-        }
         // Whoever delegated to this agent sees what was done on its behalf.
-        if cx.agent.depth > 0 && !all.is_empty() {
-            cx.record(deeds::RECORD, &all)?;
+        let done = party.deeds();
+        if cx.agent.depth > 0 && !done.is_empty() {
+            cx.record(deeds::RECORD, &done)?;
         }
-        Ok(reports)
+        party.leave()
     }
 }

@@ -1,23 +1,31 @@
 //! One task, from the agent that is made for it to what its parent is told.
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::entry::{Completion, CompletionStatus, Ending, Entry, EntryKind, Handoff};
+use bowline_llm::CallId;
+
+use crate::entry::{Completion, CompletionStatus, Ending, Entry, EntryKind, Handoff, Wake};
 use crate::error::AgentError;
+use crate::handle::{SessionHandle, State};
+use crate::id::EntryId;
 use crate::limits::LimitKind;
-use crate::op::CancelReason;
+use crate::op::{CancelReason, Op, OpKind};
 use crate::outcome::Outcome;
 use crate::tool::ToolContext;
 
 use super::board::TaskStatus;
 use super::deeds::Deeds;
-use super::delegate::Task;
+use super::delegate::{Mode, Task};
+use super::delegation::Delegation;
 use super::hire::{Hired, Stage, delegation_context};
-use super::member::{Seat, Trace};
+use super::member::{Interaction, Seat, Trace};
 use super::reflections::Failure;
-use super::report::Report;
+use super::report::{PendingQuestion, Report};
+use super::slots::Slot;
 use super::text::{cut, tagged};
 use super::ticket::Ticket;
 use super::trace::trace;
@@ -25,14 +33,18 @@ use super::trace::trace;
 /// How many characters of an answer the delegating model is shown.
 const LONGEST_RESULT: usize = 2_000;
 
-/// A task, and the agent that has it now.
-pub(super) struct Errand<'a> {
-    seat: &'a Seat,
-    cx: &'a ToolContext,
+/// A task, and the agent that has it now. It may outlive its call, behind it.
+pub(super) struct Errand {
+    seat: Arc<Seat>,
+    cx: ToolContext,
     // Fires when another task of the call has failed, and this one is not to go on.
-    siblings: &'a CancellationToken,
+    siblings: CancellationToken,
     index: usize,
-    task: &'a Task,
+    task: Task,
+    // With which its agent asks the delegating model; without it nobody is asked.
+    delegation: Option<Arc<Delegation>>,
+    // What its agent was told beforehand: the answer to its first question, if nobody is asked.
+    context: Option<String>,
     ticket: Option<Ticket>,
     hired: Hired,
     handoffs: u32,
@@ -58,18 +70,20 @@ enum Stop {
     Late,
     /// Another task failed.
     Sibling,
+    /// It asked, and nobody answered in time.
+    Unanswered,
 }
 
-impl<'a> Errand<'a> {
+impl Errand {
     /// Makes the agent for a task.
     ///
     /// # Errors
     /// What the delegating model is told if that cannot be.
     pub(super) async fn begin(
-        seat: &'a Seat,
-        cx: &'a ToolContext,
-        siblings: &'a CancellationToken,
-        (index, task): (usize, &'a Task),
+        seat: &Arc<Seat>,
+        cx: &ToolContext,
+        siblings: &CancellationToken,
+        (index, task): (usize, &Task),
     ) -> Result<Self, Report> {
         let refused = |error| Report {
             agent: task.asked().to_owned(),
@@ -80,14 +94,36 @@ impl<'a> Errand<'a> {
         if let Some(name) = config.filter(|name| !seat.member.may_delegate_to(name)) {
             return Err(refused(seat.unknown(name)));
         }
+        let is_asked = task.mode == Some(Mode::Interactive);
+        if is_asked && seat.member.interaction != Interaction::Interactive {
+            return Err(refused("you cannot be asked: give the task without a mode".to_owned()));
+        }
         let context = delegation_context(task.context.as_deref());
-        let stage = Stage { key: index.to_string(), config, handoffs: 0, context };
+        let key = index.to_string();
+        let stage = Stage { key: key.clone(), config, handoffs: 0, context: context.clone() };
         let hired = seat.hire(cx, task, stage).await.map_err(refused)?;
         let boards = seat.member.board.as_ref();
         let ticket =
             boards.zip(task.task_id.clone()).map(|(board, id)| Ticket { board: board(cx), id });
-        let deeds = Deeds::default();
-        Ok(Self { seat, cx, siblings, index, task, ticket, hired, handoffs: 0, deeds })
+        let open = || seat.delegations.open(cx, &key);
+        Ok(Self {
+            delegation: is_asked.then(open),
+            seat: Arc::clone(seat),
+            cx: cx.clone(),
+            siblings: siblings.clone(),
+            index,
+            task: task.clone(),
+            context,
+            ticket,
+            hired,
+            handoffs: 0,
+            deeds: Deeds::default(),
+        })
+    }
+
+    /// Returns with what its agent asks the delegating model, if it does that.
+    pub(super) fn delegation(&self) -> Option<Arc<Delegation>> {
+        self.delegation.clone()
     }
 
     /// Does the task, as far as it can be done; returns what its parent is told, and what was done.
@@ -113,7 +149,7 @@ impl<'a> Errand<'a> {
     async fn work(&self) -> Worked {
         let Hired { handle, config, is_known, .. } = &self.hired;
         let registry = &self.seat.member.registry;
-        let _slot = tokio::select! {
+        let slot = tokio::select! {
             biased;
             () = self.siblings.cancelled() => return Worked::Unbegun,
             () = self.cx.cancel.cancelled() => return Worked::Unbegun,
@@ -134,9 +170,10 @@ impl<'a> Errand<'a> {
             biased;
             outcome = &mut run => return Worked::Ran(outcome, None),
             stop = self.stop() => stop,
+            stop = self.attend(&slot) => stop,
         };
         handle.cancel_for(match stop {
-            Stop::Late => CancelReason::Timeout,
+            Stop::Late | Stop::Unanswered => CancelReason::Timeout,
             Stop::Board | Stop::Sibling => CancelReason::Parent,
         });
         Worked::Ran(run.await, Some(stop))
@@ -161,6 +198,73 @@ impl<'a> Errand<'a> {
             () = late => Stop::Late,
             () = self.siblings.cancelled() => Stop::Sibling,
         }
+    }
+
+    /// Answers what the agent asks, or has it answered; comes when nobody does.
+    async fn attend(&self, slot: &Slot<'_>) -> Stop {
+        let handle = &self.hired.handle;
+        let mut seen: HashSet<EntryId> = HashSet::new();
+        loop {
+            let Some(asked) = asked(handle, &seen).await else {
+                return std::future::pending().await;
+            };
+            seen.insert(asked.waiting);
+            let nth = self.questions_before(asked.waiting).await + 1;
+            let kind =
+                |text| OpKind::Answer { call: asked.call, text, waiting: Some(asked.waiting) };
+            let Some(delegation) = &self.delegation else {
+                // What it does not wait for any more needs no answer.
+                let _ = handle.submit(kind(self.own_answer(nth))).await;
+                continue;
+            };
+            let question = PendingQuestion {
+                id: format!("q-{nth}"),
+                agent: handle.meta().name.clone(),
+                content: asked.question,
+            };
+            // Whoever waits does not work; and who is to answer may need the slot for somebody else.
+            let lent = slot.lend();
+            let time = self.seat.member.question_timeout;
+            let Some(answer) = delegation.ask(question, self.report(), time).await else {
+                return Stop::Unanswered;
+            };
+            lent.take_back().await;
+            let op = Op {
+                id: answer.op,
+                to: Some(handle.agent_id()),
+                at: self.cx.now(),
+                kind: kind(answer.text),
+            };
+            if let Some(log) = self.cx.session_log() {
+                // If it cannot be kept, nothing else can.
+                let _ = log.inbox().post(op).await;
+            }
+        }
+    }
+
+    /// Answers a question without asking anybody.
+    fn own_answer(&self, nth: usize) -> String {
+        const DECIDE: &str = "Decide it yourself, and say in your caveats what you assumed.";
+        match &self.context {
+            Some(context) if nth == 1 => {
+                format!(
+                    "Nobody can be asked. This is all that is known:\n{context}\nIf that is no \
+                     answer: {DECIDE}"
+                )
+            }
+            Some(_) | None => format!("Nobody can be asked. {DECIDE}"),
+        }
+    }
+
+    /// Returns how often the agent had asked before.
+    async fn questions_before(&self, waiting: EntryId) -> usize {
+        let (log, _) = self.read().await;
+        let before = log.iter().take_while(|entry| entry.id != waiting);
+        let asks = |entry: &&Entry| match &entry.kind {
+            EntryKind::CallWaiting(waiting) => matches!(waiting.wake, Wake::Parent { .. }),
+            _ => false,
+        };
+        before.filter(asks).count()
     }
 
     /// Hands the task on to another agent.
@@ -188,13 +292,15 @@ impl<'a> Errand<'a> {
         if let Some(done) = trace(&log) {
             context.push_str(&format!("\n\nWhat {name} did:\n{done}"));
         }
+        let context = tagged("handoff_context", &context);
         let stage = Stage {
             key: format!("{}/{}", self.index, self.handoffs),
             config: Some(target),
             handoffs: self.handoffs,
-            context: Some(tagged("handoff_context", &context)),
+            context: Some(context.clone()),
         };
-        self.hired = self.seat.hire(self.cx, self.task, stage).await?;
+        self.hired = self.seat.hire(&self.cx, &self.task, stage).await?;
+        self.context = Some(context);
         if let Some(ticket) = &self.ticket {
             // What the board thinks of it is told when the task is over.
             let _ = ticket.board.reassign(&ticket.id, &self.hired.handle.meta().name);
@@ -285,6 +391,12 @@ impl<'a> Errand<'a> {
                 let time = self.seat.member.task_timeout.unwrap_or(Duration::ZERO);
                 (format!("timed out after {} s", time.as_secs_f64()), TaskStatus::Failed)
             }
+            Some(Stop::Unanswered) => {
+                let time = self.seat.member.question_timeout.unwrap_or(Duration::ZERO);
+                let why =
+                    format!("timeout: no answer to its question for {} s", time.as_secs_f64());
+                (why, TaskStatus::Failed)
+            }
             Some(Stop::Sibling) => {
                 ("canceled: another task failed".to_owned(), TaskStatus::Canceled)
             }
@@ -321,7 +433,8 @@ impl<'a> Errand<'a> {
         reflections.note(failure).await;
     }
 
-    fn report(&self) -> Report {
+    /// Returns what is told of it as long as nothing has come of it.
+    pub(super) fn report(&self) -> Report {
         Report {
             agent: self.task.asked().to_owned(),
             name: Some(self.hired.handle.meta().name.clone()),
@@ -349,6 +462,29 @@ impl<'a> Errand<'a> {
              \"from\": {LONGEST_RESULT}}}]"
         )
     }
+}
+
+/// A question of an agent.
+struct Asked {
+    call: CallId,
+    waiting: EntryId,
+    question: String,
+}
+
+/// Waits until an agent asks something new; `None` if it is gone.
+async fn asked(handle: &SessionHandle, seen: &HashSet<EntryId>) -> Option<Asked> {
+    let find = |state: &State| {
+        state.waiting_calls.iter().find_map(|(call, waiting)| match &waiting.wake {
+            Wake::Parent { question } if !seen.contains(&waiting.entry) => Some(Asked {
+                call: call.clone(),
+                waiting: waiting.entry,
+                question: question.clone(),
+            }),
+            _ => None,
+        })
+    };
+    let state = handle.wait_for(|state| find(state).is_some()).await.ok()?;
+    find(&state)
 }
 
 /// Returns what an agent said last.

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use crate::tool::{DynTool, ToolContext, Toolbox};
 
+use super::ask::{AnswerQuestions, RequestInput};
 use super::board::TaskBoard;
 use super::compat::{DelegateToAgent, SpawnAgents};
 use super::complete::TaskComplete;
 use super::delegate::Delegate;
+use super::delegation::Delegations;
 use super::handoff::HandOff;
 use super::look::{DelegationResult, ListAgents};
 use super::message::SendMessage;
@@ -180,6 +182,7 @@ pub struct Sections {
 pub(super) struct Seat {
     pub(super) member: Arc<Member>,
     pub(super) max_depth: u32,
+    pub(super) delegations: Delegations,
 }
 
 impl Member {
@@ -225,7 +228,11 @@ impl Member {
     pub fn tools(&self, spawn: &Spawn) -> Toolbox {
         let sections = self.sections(spawn);
         let max_depth = self.max_depth.min(spawn.max_depth);
-        let seat = Arc::new(Seat { member: Arc::new(self.clone()), max_depth });
+        let seat = Arc::new(Seat {
+            member: Arc::new(self.clone()),
+            max_depth,
+            delegations: Delegations::default(),
+        });
         let mut tools: Vec<Arc<dyn DynTool>> = Vec::new();
         if self.can_delegate(spawn) {
             tools.push(Arc::new(ListAgents(Arc::clone(&seat))));
@@ -238,6 +245,9 @@ impl Member {
                 tools.push(Arc::new(SpawnAgents(Arc::clone(&seat))));
             }
         }
+        if sections.interactive_delegation {
+            tools.push(Arc::new(AnswerQuestions(Arc::clone(&seat))));
+        }
         if self.has(Extra::SendMessage) {
             tools.push(Arc::new(SendMessage(Arc::clone(&self.registry))));
         }
@@ -246,6 +256,9 @@ impl Member {
         }
         if sections.handoff {
             tools.push(Arc::new(HandOff));
+        }
+        if sections.interaction {
+            tools.push(Arc::new(RequestInput));
         }
         let mut toolbox = Toolbox::default();
         for tool in tools {

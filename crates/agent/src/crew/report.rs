@@ -4,6 +4,15 @@ use serde::Serialize;
 
 use crate::entry::{Completion, CompletionStatus};
 
+/// A question to the delegating model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct PendingQuestion {
+    pub(super) id: String,
+    /// Who asks.
+    pub(super) agent: String,
+    pub(super) content: String,
+}
+
 /// What came of a task.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Report {
@@ -36,6 +45,15 @@ pub(super) struct Report {
     /// What it did, step by step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) trace: Option<String>,
+    /// Of a task that is not over: how to answer its agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) delegation_id: Option<String>,
+    /// What its agent asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) pending_question: Option<PendingQuestion>,
+    /// Of a task that is not over, and whose agent asks nothing: that it is in the background.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) status: Option<&'static str>,
 }
 
 impl Report {

@@ -1,5 +1,7 @@
 //! Agents that give each other tasks.
 
+mod asking;
+mod behind;
 mod boards;
 mod claims;
 mod delegating;

@@ -1,5 +1,6 @@
 //! Tools and jobs for the tests of crashes.
 
+mod crews;
 mod nudged;
 mod plans;
 mod shortened;
@@ -465,6 +466,7 @@ fn jobs() -> Vec<(&'static str, Scenario)> {
             },
         ),
     ];
+    jobs.extend(crews::jobs());
     jobs.extend(nudged::jobs());
     jobs.extend(shortened::jobs());
     jobs
