@@ -146,6 +146,40 @@ mod tests {
         }
     }
 
+    /// What the jobs of crews are for happens in them.
+    #[test]
+    fn crews_work_in_the_jobs_that_are_cut() {
+        let told = |name: &str, call: &str| {
+            let root = World::session().root();
+            let log = job(name).uncut().log_of(root);
+            let result = log.iter().find_map(|entry| match &entry.kind {
+                EntryKind::CallEnded(ended) if ended.call.as_str() == call => {
+                    Some(text_of(&ended.content))
+                }
+                _ => None,
+            });
+            result.unwrap()
+        };
+        let crew = told("a crew", "a");
+        let expected = [
+            "\"name\":\"coder-fix-1\",\"result\":\"it is done\"",
+            "\"discrepancies\":[\"a.rs: nothing wrote it\",\"make: no command was run\"]",
+            "\"name\":\"writer-test-2\",\"result\":\"written\"",
+            "\"name\":\"lead-lead-1\",\"result\":\"it is done\"",
+        ];
+        for part in expected {
+            assert!(crew.contains(part), "{part} is not in {crew}");
+        }
+        let asked = told("a crew that answers", "a");
+        assert!(asked.contains("\"content\":\"which?\""), "{asked}");
+        assert!(told("a crew that answers", "b").contains("\"content\":\"really?\""));
+        assert!(told("a crew that answers", "c").contains("\"result\":\"it is done\""));
+        assert!(told("a crew in the background", "a").contains("\"status\":\"running\""));
+        let answers = job("a crew whose agents ask").uncut().log();
+        let answers = answers.iter().filter(|entry| entry.kind.name() == "answered");
+        assert_eq!(answers.count(), 2);
+    }
+
     /// A crash between a child's end and its parent's result loses and repeats nothing.
     #[test]
     fn between_the_end_of_a_child_and_the_result_of_its_call_nothing_is_lost_or_repeated() {

@@ -14,6 +14,7 @@ use super::deeds::{self, Deeds};
 use super::delegate::to_json;
 use super::delegation::{Answer, Delegation};
 use super::member::Seat;
+use super::ticket::Ticket;
 
 /// Asks the agent that delegated the task, and waits for its answer.
 pub(super) struct RequestInput;
@@ -108,7 +109,12 @@ impl Tool for AnswerQuestions {
         }
         let mut reports = Vec::new();
         let mut all = Deeds::default();
-        for ((delegation, _), (report, deeds)) in asking.iter().zip(standings) {
+        for ((delegation, _), (mut report, deeds)) in asking.iter().zip(standings) {
+            if let Some(((id, status), board)) =
+                report.unsettled.take().zip(self.0.member.board.as_ref())
+            {
+                report.warning = Ticket { board: board(cx), id }.settle(status);
+            }
             if report.delegation_id.is_none() {
                 self.0.delegations.close(cx, delegation)?;
             }

@@ -103,11 +103,10 @@ impl Deeds {
             if self.written.iter().any(|path| is_meant(file, path)) {
                 continue;
             }
-            match self.commands.is_empty() {
-                true => doubts.discrepancies.push(format!("{file}: nothing wrote it")),
-                false => {
-                    doubts.unverified.push(format!("{file}: only a command may have written it"))
-                }
+            if self.commands.is_empty() {
+                doubts.discrepancies.push(format!("{file}: nothing wrote it"));
+            } else {
+                doubts.unverified.push(format!("{file}: only a command may have written it"));
             }
         }
         for path in &self.written {
@@ -138,7 +137,7 @@ impl Deeds {
                 doubts.discrepancies.push(format!("{test}: no command was run"));
             }
             None => {
-                doubts.unverified.push(format!("{test}: no command that was run looks like it"))
+                doubts.unverified.push(format!("{test}: no command that was run looks like it"));
             }
         }
     }

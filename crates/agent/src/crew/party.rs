@@ -38,6 +38,8 @@ struct Place {
     is_background: bool,
     delegation: Option<Arc<Delegation>>,
     over: Option<(Report, Deeds)>,
+    /// Whether nobody works on it, because no agent could be made.
+    is_refused: bool,
 }
 
 impl Party {
@@ -59,6 +61,7 @@ impl Party {
                 is_background: task.background,
                 delegation: None,
                 over: None,
+                is_refused: false,
             };
             match errand {
                 Ok(errand) => {
@@ -67,12 +70,15 @@ impl Party {
                     let done = errand.run().map(move |(report, deeds)| (index, report, deeds));
                     errands.push(done.boxed());
                 }
-                Err(report) => place.over = Some((report, Deeds::default())),
+                Err(report) => {
+                    place.over = Some((report, Deeds::default()));
+                    place.is_refused = true;
+                }
             }
             places.push(place);
         }
-        let is_failure = |place: &Place| place.over.is_some();
-        if on_error == OnError::CancelSiblings && places.iter().any(is_failure) {
+        let is_refused = |place: &Place| place.is_refused;
+        if on_error == OnError::CancelSiblings && places.iter().any(is_refused) {
             siblings.cancel();
         }
         let (seat, cx) = (Arc::clone(seat), cx.clone());
@@ -111,7 +117,8 @@ impl Party {
     /// Returns what was done for the tasks that are over.
     pub(super) fn deeds(&self) -> Deeds {
         let mut all = Deeds::default();
-        for (_, deeds) in self.places.iter().filter_map(|place| place.over.as_ref()) {
+        let told = self.places.iter().filter(|place| !place.is_background);
+        for (_, deeds) in told.filter_map(|place| place.over.as_ref()) {
             all.join(deeds.clone());
         }
         all
@@ -137,10 +144,13 @@ impl Party {
                 }
                 (Some(_), true) | (None, _) => {}
             }
-            let now = place.over.as_ref().map(|(report, _)| report.clone()).or(asks);
-            reports.push(now.unwrap_or_else(|| place.begun.clone()));
+            // What comes of the others is told later in any case, or else it might be told twice,
+            // or never, when the call runs again.
+            let is_told = !place.is_background || place.is_refused;
+            let over = place.over.as_ref().filter(|_| is_told).map(|(report, _)| report.clone());
+            reports.push(over.or(asks).unwrap_or_else(|| place.begun.clone()));
         }
-        let is_background = |place: &Place| place.is_background;
+        let is_background = |place: &Place| place.is_background && !place.is_refused;
         let asks = |place: &Place| place.delegation.is_some();
         let cx = self.cx.clone();
         if self.places.iter().any(is_background) {
@@ -154,7 +164,8 @@ impl Party {
     /// Does the tasks of the background, and says what came of them.
     async fn report_later(mut self) -> Option<Input> {
         self.work_until(|_| false).await;
-        let later = self.places.into_iter().filter(|place| place.is_background);
+        let later =
+            self.places.into_iter().filter(|place| place.is_background && !place.is_refused);
         let reports: Vec<Report> = later.filter_map(|place| Some(place.over?.0)).collect();
         let json = serde_json::to_string(&reports).ok()?;
         Some(tagged("delegation_results", &json).into())

@@ -116,17 +116,17 @@ pub(crate) fn employed(agent: &Agent, spawn: &Spawn, change: Change) -> Agent {
 
 /// Makes a reply that delegates tasks.
 pub(crate) fn delegate(tasks: Value) -> Reply {
-    Reply::call("delegate", json!({ "tasks": tasks }).to_string())
+    Reply::call("delegate", Value::from_iter([("tasks", tasks)]).to_string())
 }
 
 /// Makes a reply that says that a task is over.
-pub(crate) fn complete(completion: Value) -> Reply {
+pub(crate) fn complete(completion: &Value) -> Reply {
     Reply::call("task_complete", completion.to_string())
 }
 
 /// Makes a reply that says that a task is done.
 pub(crate) fn done(summary: &str) -> Reply {
-    complete(json!({ "status": "completed", "summary": summary }))
+    complete(&json!({ "status": "completed", "summary": summary }))
 }
 
 /// Returns what the lead was told of its tasks.

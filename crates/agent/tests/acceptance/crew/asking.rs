@@ -18,7 +18,7 @@ fn ask(question: &str) -> Reply {
 }
 
 fn answer(answers: Value) -> Reply {
-    Reply::call("answer_delegation_questions", json!({ "answers": answers }).to_string())
+    Reply::call("answer_delegation_questions", Value::from_iter([("answers", answers)]).to_string())
 }
 
 fn to(id: &str, answer: &str) -> Value {

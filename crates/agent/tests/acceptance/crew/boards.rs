@@ -95,7 +95,7 @@ async fn a_task_is_claimed_under_the_agents_name_and_ends_as_it_says() {
     told_of(&ledger, [done("yes")]).await;
     assert_eq!(ledger.asked(), ["claim task-1 for coder-task-1", "task-1 is completed"]);
     let ledger = Ledger::default();
-    told_of(&ledger, [complete(json!({ "status": "failed", "summary": "no" }))]).await;
+    told_of(&ledger, [complete(&json!({ "status": "failed", "summary": "no" }))]).await;
     assert_eq!(ledger.asked(), ["claim task-1 for coder-task-1", "task-1 is failed"]);
 }
 

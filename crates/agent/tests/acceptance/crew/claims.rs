@@ -33,10 +33,10 @@ async fn told_of(script: impl IntoIterator<Item = Reply>) -> (Value, ScriptedMod
 #[tokio::test]
 async fn only_a_valid_completion_ends_the_work() {
     let script = [
-        complete(json!({ "status": "done", "summary": "x" })),
-        complete(json!({ "status": "completed" })),
+        complete(&json!({ "status": "done", "summary": "x" })),
+        complete(&json!({ "status": "completed" })),
         Reply::call("task_complete", "{"),
-        complete(json!({
+        complete(&json!({
             "status": "completed",
             "summary": "all done",
             "caveats": "not on Windows",
@@ -84,15 +84,15 @@ async fn the_first_completion_counts() {
 // 74: a summary that says nothing.
 #[tokio::test]
 async fn an_empty_summary_comes_to_its_status() {
-    let (report, _) = told_of([complete(json!({ "status": "failed", "summary": "" }))]).await;
+    let (report, _) = told_of([complete(&json!({ "status": "failed", "summary": "" }))]).await;
     assert_eq!(report["result"], "failed");
     let completion = json!({ "status": "failed", "summary": " ", "caveats": "no network" });
-    let (report, _) = told_of([complete(completion)]).await;
+    let (report, _) = told_of([complete(&completion)]).await;
     assert_eq!(report["result"], "failed: no network");
 }
 
 fn claims(files: &[&str], tests: &[&str]) -> Reply {
-    complete(json!({
+    complete(&json!({
         "status": "completed",
         "summary": "done",
         "files_modified": files,

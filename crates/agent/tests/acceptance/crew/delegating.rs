@@ -124,6 +124,7 @@ async fn a_task_that_fails_fails_alone() {
         { "agent": "quite something else", "task": "e" },
         { "task": "f" },
         { "system_prompt": "You are new.", "task": "g" },
+        { "agent": "coder", "task": " " },
     ]));
     crew.hire("coder", [Reply::text("fine")]);
     crew.hire("broken", [Reply::error(ModelError::new(ErrorKind::Auth, "no key"))]);
@@ -139,6 +140,7 @@ async fn a_task_that_fails_fails_alone() {
     assert!(error(4).ends_with("; there are broken, coder, unmakeable"), "{errors:?}");
     assert_eq!(error(5), "name an agent for the task");
     assert!(error(6).contains("cannot be made of a system_prompt here"), "{errors:?}");
+    assert_eq!(error(7), "say what is to be done");
     assert_eq!(reports(&told)[1]["result"], "fine");
     assert_eq!((told.ending(), told.text()), (Ending::Done, "done".to_owned()));
 }

@@ -65,7 +65,7 @@ async fn failures_are_remembered() {
     crew.hire("good", [done("yes")]);
     crew.hire(
         "bad",
-        [complete(json!({
+        [complete(&json!({
             "status": "failed",
             "summary": "no network",
             "caveats": "try at night",

@@ -26,7 +26,7 @@ async fn delegate_to_agent_answers_with_a_text_or_fails() {
     let crew = Crew::new([to("good"), to("bad"), to("root"), to("worse"), Reply::text("done")]);
     crew.hire("good", [Reply::text("here")]);
     crew.hire("bad", [broken()]);
-    crew.hire("worse", [complete(json!({ "status": "failed", "summary": "I cannot" }))]);
+    crew.hire("worse", [complete(&json!({ "status": "failed", "summary": "I cannot" }))]);
     let told = play(crew).await;
     assert_eq!(told.result("call_1"), "here");
     assert!(told.result("call_2").contains("no key"));
