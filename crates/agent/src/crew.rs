@@ -2,7 +2,7 @@
 //!
 //! A [`Registry`] is the directory of agents that can be made, each with a [`Card`] and a
 //! [`Factory`]. A [`Member`] says how one agent takes part: [`Member::tools`] are the tools it gets
-//! for that, [`Member::sections`] what its system text should explain. The first agent of a session
+//! for that, [`Member::prompt`] what its system text should explain. The first agent of a session
 //! is at [`Spawn::root`]; a factory is told the place of the agent that it makes, and how deep that
 //! may delegate in turn.
 //!
@@ -42,9 +42,7 @@ mod text;
 mod ticket;
 mod trace;
 
-pub use member::{
-    Boards, ChildTools, Extra, Interaction, Member, OnError, Sections, Trace, UnknownWord,
-};
+pub use member::{Boards, ChildTools, Extra, Interaction, Member, OnError, Trace, UnknownWord};
 pub use reflections::{Failure, Reflections};
 pub use registry::{Card, Cost, Factory, Registry};
 pub use spawn::Spawn;

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::prompt::{AgentCard, PromptParts};
 use crate::tool::{DynTool, ToolContext, Toolbox};
 
 use super::ask::{AnswerQuestions, RequestInput};
@@ -162,21 +163,6 @@ impl FromStr for Extra {
     }
 }
 
-/// What the system text of an agent should explain, because it can do it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sections {
-    /// How to say that the task is over.
-    pub completion: bool,
-    /// How to hand the task on.
-    pub handoff: bool,
-    /// How to ask the parent.
-    pub interaction: bool,
-    /// How to answer sub-agents.
-    pub interactive_delegation: bool,
-    /// Whom it can delegate to; nobody if it cannot.
-    pub agents: Vec<Card>,
-}
-
 /// A member at its place, as its tools see it.
 #[derive(Debug)]
 pub(super) struct Seat {
@@ -210,54 +196,58 @@ impl Member {
         }
     }
 
-    /// Returns what the system text should explain.
-    pub fn sections(&self, spawn: &Spawn) -> Sections {
-        let is_child = spawn.depth > 0;
-        let delegates = self.can_delegate(spawn);
-        Sections {
-            completion: is_child || self.completes,
-            handoff: self.can_hand_off(spawn),
-            interaction: is_child,
-            interactive_delegation: delegates && self.interaction == Interaction::Interactive,
-            agents: if delegates { self.colleagues() } else { Vec::new() },
+    /// Returns what the system text should explain of its place: what of it has to do with the crew
+    /// is filled in, with its name and description.
+    pub fn prompt(&self, spawn: &Spawn) -> PromptParts {
+        let can_delegate = self.can_delegate(spawn);
+        let colleagues = if can_delegate { self.colleagues() } else { Vec::new() };
+        PromptParts {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            depth: spawn.depth,
+            max_depth: if can_delegate { self.max_depth.min(spawn.max_depth) } else { 0 },
+            can_hand_off: self.can_hand_off(spawn),
+            can_ask: spawn.depth > 0,
+            interactive: can_delegate && self.interaction == Interaction::Interactive,
+            agents: colleagues.iter().map(AgentCard::from).collect(),
+            ..PromptParts::default()
         }
     }
 
     /// Returns the tools with which the agent takes part: those, and only those, that it can use at
     /// its place.
     pub fn tools(&self, spawn: &Spawn) -> Toolbox {
-        let sections = self.sections(spawn);
-        let max_depth = self.max_depth.min(spawn.max_depth);
         let seat = Arc::new(Seat {
             member: Arc::new(self.clone()),
-            max_depth,
+            max_depth: self.max_depth.min(spawn.max_depth),
             delegations: Delegations::default(),
         });
+        let is_child = spawn.depth > 0;
         let mut tools: Vec<Arc<dyn DynTool>> = Vec::new();
         if self.can_delegate(spawn) {
             tools.push(Arc::new(ListAgents(Arc::clone(&seat))));
             tools.push(Arc::new(Delegate(Arc::clone(&seat))));
             tools.push(Arc::new(DelegationResult));
+            if self.interaction == Interaction::Interactive {
+                tools.push(Arc::new(AnswerQuestions(Arc::clone(&seat))));
+            }
             if self.has(Extra::DelegateToAgent) {
                 tools.push(Arc::new(DelegateToAgent(Arc::clone(&seat))));
             }
             if self.has(Extra::SpawnAgents) {
-                tools.push(Arc::new(SpawnAgents(Arc::clone(&seat))));
+                tools.push(Arc::new(SpawnAgents(seat)));
             }
-        }
-        if sections.interactive_delegation {
-            tools.push(Arc::new(AnswerQuestions(Arc::clone(&seat))));
         }
         if self.has(Extra::SendMessage) {
             tools.push(Arc::new(SendMessage(Arc::clone(&self.registry))));
         }
-        if sections.completion {
+        if is_child || self.completes {
             tools.push(Arc::new(TaskComplete));
         }
-        if sections.handoff {
+        if self.can_hand_off(spawn) {
             tools.push(Arc::new(HandOff));
         }
-        if sections.interaction {
+        if is_child {
             tools.push(Arc::new(RequestInput));
         }
         let mut toolbox = Toolbox::default();

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::Agent;
 use crate::error::AgentError;
+use crate::prompt::AgentCard;
 
 use super::live::Live;
 use super::slots::Slots;
@@ -59,6 +60,29 @@ pub enum Cost {
     Medium,
     /// Much.
     Expensive,
+}
+
+impl Cost {
+    /// Returns the word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cheap => "cheap",
+            Self::Medium => "medium",
+            Self::Expensive => "expensive",
+        }
+    }
+}
+
+/// What is told of an agent in a system text.
+impl From<&Card> for AgentCard {
+    fn from(card: &Card) -> Self {
+        Self {
+            name: card.name.clone(),
+            description: card.description.clone(),
+            skills: card.tags.clone(),
+            cost: card.estimated_cost.map(Cost::as_str).unwrap_or_default().to_owned(),
+        }
+    }
 }
 
 impl Card {

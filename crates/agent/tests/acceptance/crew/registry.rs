@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bowline_agent::crew::{Card, Cost, Extra, Interaction, Member, Registry, Sections, Spawn};
+use bowline_agent::crew::{Card, Cost, Extra, Interaction, Member, Registry, Spawn};
+use bowline_agent::prompt;
 use bowline_agent::{Agent, AgentError};
 use bowline_llm::ScriptedModel;
 use bowline_llm::scripted::Reply;
@@ -89,6 +90,13 @@ fn offered(member: &Member, spawn: &Spawn) -> Vec<String> {
     member.tools(spawn).names().map(str::to_owned).collect()
 }
 
+/// Returns the tags of what is explained because of the crew.
+fn explained(member: &Member, spawn: &Spawn) -> Vec<&'static str> {
+    let sections = prompt::sections(&member.prompt(spawn));
+    let tags = sections.iter().map(|section| section.tag);
+    tags.filter(|tag| !["identity", "behavioral_constraints"].contains(tag)).collect()
+}
+
 /// A registry with a coder and a tester.
 fn registry() -> Arc<Registry> {
     let registry = Registry::default();
@@ -114,10 +122,17 @@ fn a_member_gets_the_tools_it_can_use_at_its_place() {
     assert!(!child.contains(&"handoff".to_owned()), "{child:?}");
     let deepest = offered(&member, &at(2));
     assert!(!deepest.contains(&"delegate".to_owned()), "{deepest:?}");
-    let sections = member.sections(&at(0));
-    let agents = vec![Card::new("tester", "Tests.")];
-    assert_eq!(sections, Sections { agents, ..Sections::default() });
-    assert!(member.sections(&at(2)).agents.is_empty());
+    assert_eq!(explained(&member, &at(0)), ["available_agents"]);
+    let child = ["completion_protocol", "interaction_protocol", "available_agents"];
+    assert_eq!(explained(&member, &at(1)), child);
+    assert_eq!(explained(&member, &at(2)), child[..2]);
+    let cards = member.prompt(&at(0)).agents;
+    assert_eq!(cards.iter().map(|card| &*card.name).collect::<Vec<_>>(), ["tester"]);
+    let asked = Member { interaction: Interaction::Interactive, ..member.clone() };
+    assert!(offered(&asked, &at(0)).contains(&"answer_delegation_questions".to_owned()));
+    let root = ["interactive_delegation_protocol", "available_agents"];
+    assert_eq!(explained(&asked, &at(0)), root);
+    assert_eq!(explained(&asked, &at(2)), child[..2]);
     let never = Member { max_depth: 0, ..member.clone() };
     assert_eq!(offered(&never, &at(0)), [""; 0]);
     let alone = Member::new("coder", Arc::default());
@@ -127,10 +142,9 @@ fn a_member_gets_the_tools_it_can_use_at_its_place() {
     let nobody = Member { delegates: Some(Vec::new()), ..member.clone() };
     assert_eq!(offered(&nobody, &at(0)), [""; 0]);
     let again = Member { allow_self: true, ..member.clone() };
-    assert_eq!(again.sections(&at(0)).agents.len(), 2);
+    assert_eq!(again.prompt(&at(0)).agents.len(), 2);
     let headless = Member { completes: true, max_depth: 0, ..member };
     assert_eq!(offered(&headless, &at(0)), ["task_complete"]);
-    assert!(headless.sections(&at(0)).completion);
 }
 
 // 94, B21: a handoff is offered where the parent would follow it.
@@ -139,7 +153,8 @@ fn a_handoff_is_offered_where_it_would_be_followed() {
     let member = Member { max_handoffs: 2, ..Member::new("coder", registry()) };
     let has = |member: &Member, spawn: &Spawn| {
         let is_offered = offered(member, spawn).contains(&"handoff".to_owned());
-        assert_eq!(member.sections(spawn).handoff, is_offered);
+        let is_explained = explained(member, spawn).contains(&"handoff_protocol");
+        assert_eq!(is_explained, is_offered);
         is_offered
     };
     assert!(has(&member, &at(1)));
