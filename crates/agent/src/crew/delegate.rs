@@ -178,12 +178,7 @@ impl Seat {
         on_error: OnError,
     ) -> Result<Vec<Report>, ToolError> {
         let mut party = Party::begin(self, cx, tasks, on_error).await;
-        let slot = self.member.registry.slots.lend(cx.agent.id);
         party.work().await;
-        tokio::select! {
-            () = slot.take_back() => {}
-            () = cx.cancel.cancelled() => {}
-        }
         // Whoever delegated to this agent sees what was done on its behalf.
         let done = party.deeds();
         if cx.agent.depth > 0 && !done.is_empty() {

@@ -18,6 +18,7 @@ use super::delegation::Delegation;
 use super::errand::Errand;
 use super::member::{OnError, Seat};
 use super::report::Report;
+use super::slots::Lent;
 use super::text::tagged;
 
 /// The tasks of one call, and those who do them.
@@ -27,6 +28,8 @@ pub(super) struct Party {
     siblings: CancellationToken,
     on_error: OnError,
     places: Vec<Place>,
+    // The agent's slot, given back as long as it waits for them.
+    slot: Option<Lent>,
     // They do their work when they are polled, and only then.
     errands: FuturesUnordered<BoxFuture<'static, (usize, Report, Deeds)>>,
 }
@@ -82,16 +85,35 @@ impl Party {
             siblings.cancel();
         }
         let (seat, cx) = (Arc::clone(seat), cx.clone());
-        Self { seat, cx, siblings, on_error, places, errands }
+        Self { seat, cx, siblings, on_error, places, slot: None, errands }
     }
 
     /// Works until each task is over, asks, or is one for the background.
     pub(super) async fn work(&mut self) {
+        self.slot = Some(self.seat.member.registry.slots.lend(self.cx.agent.id));
         self.work_until(|place| {
             let asks = |asking: &Arc<Delegation>| asking.asks().is_some();
             place.is_background || place.delegation.as_ref().is_some_and(asks)
         })
         .await;
+        // In the end the agent's run waits for what is in the background, so it holds no slot as
+        // long as that goes on.
+        if !self.has_background() {
+            self.take_back().await;
+        }
+    }
+
+    fn has_background(&self) -> bool {
+        self.places.iter().any(|place| place.is_background && !place.is_refused)
+    }
+
+    /// Waits until the agent has its slot again.
+    async fn take_back(&mut self) {
+        let Some(slot) = self.slot.take() else { return };
+        tokio::select! {
+            () = slot.take_back() => {}
+            () = self.cx.cancel.cancelled() => {}
+        }
     }
 
     async fn work_until(&mut self, may_wait: impl Fn(&Place) -> bool) {
@@ -150,10 +172,9 @@ impl Party {
             let over = place.over.as_ref().filter(|_| is_told).map(|(report, _)| report.clone());
             reports.push(over.or(asks).unwrap_or_else(|| place.begun.clone()));
         }
-        let is_background = |place: &Place| place.is_background && !place.is_refused;
         let asks = |place: &Place| place.delegation.is_some();
         let cx = self.cx.clone();
-        if self.places.iter().any(is_background) {
+        if self.has_background() {
             cx.leave_behind(Behind::Awaited, self.report_later());
         } else if self.places.iter().any(asks) {
             cx.leave_behind(Behind::Dismissed, self.answer_later());
@@ -164,6 +185,7 @@ impl Party {
     /// Does the tasks of the background, and says what came of them.
     async fn report_later(mut self) -> Option<Input> {
         self.work_until(|_| false).await;
+        self.take_back().await;
         let later =
             self.places.into_iter().filter(|place| place.is_background && !place.is_refused);
         let reports: Vec<Report> = later.filter_map(|place| Some(place.over?.0)).collect();

@@ -3,7 +3,9 @@
 //! There is no deadlock. Whoever holds a slot works, or waits for its model, a tool of its own or a
 //! person; it does not wait for a slot, nor for anybody who may wait for one: an agent that waits
 //! for its own sub-agents, or for its parent's answer, has given its slot back, and takes one again
-//! when it goes on. So a slot that is held comes free without another one being taken.
+//! when it goes on. So a slot that is held comes free without another one being taken. One with
+//! sub-agents in the background has given it back too, although it may go on meanwhile: its run waits
+//! for them in the end, and nobody can say when that is. So many more than allowed may work then.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -126,6 +126,27 @@ async fn agents_that_wait_for_agents_of_their_own_kind_do_not_stop_each_other() 
     assert_eq!((crowd.most(), began.elapsed().as_secs()), (1, 6));
 }
 
+// B25: nor does one whose agents work in the background, for which its run waits in the end.
+#[tokio::test(start_paused = true)]
+async fn an_agent_with_agents_of_its_own_kind_in_the_background_comes_to_its_end() {
+    let crew = Crew::for_tasks(tasks("coder", 1));
+    let model = ScriptedModel::answering(|request| {
+        let said = format!("{:?}", request.messages.first());
+        match (request.messages.len(), said.contains("below")) {
+            (1, false) => {
+                delegate(json!([{ "agent": "coder", "task": "below", "background": true }]))
+            }
+            (1, true) => Reply::text("from below"),
+            (3, false) => Reply::text("meanwhile"),
+            _ => Reply::text("done"),
+        }
+    });
+    let again = |member: &mut Member| member.allow_self = true;
+    crew.hire_as(at_most(1, "coder"), model, Toolbox::default(), again);
+    let run = tokio::time::timeout(Duration::from_secs(60), crew.play());
+    assert_eq!(report(&run.await.unwrap())["result"], "done");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_task_that_takes_too_long_is_stopped() {
     let crew = Crew::for_tasks(tasks("coder", 1));
