@@ -3,8 +3,9 @@
 mod attend;
 mod verdict;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::entry::{Entry, Handoff};
@@ -40,6 +41,8 @@ pub(super) struct Errand {
     ticket: Option<Ticket>,
     hired: Hired,
     handoffs: u32,
+    // When its time is up; it begins with the first agent at work.
+    until: OnceLock<Option<Instant>>,
     deeds: Deeds,
 }
 
@@ -112,6 +115,7 @@ impl Errand {
             ticket,
             hired,
             handoffs: 0,
+            until: OnceLock::new(),
             deeds: Deeds::default(),
         })
     }
@@ -184,9 +188,11 @@ impl Errand {
                 None => std::future::pending().await,
             }
         };
+        let time = self.seat.member.task_timeout;
+        let until = *self.until.get_or_init(|| Instant::now().checked_add(time?));
         let late = async {
-            match self.seat.member.task_timeout {
-                Some(time) => tokio::time::sleep(time).await,
+            match until {
+                Some(until) => tokio::time::sleep_until(until).await,
                 None => std::future::pending().await,
             }
         };

@@ -167,6 +167,25 @@ async fn a_task_that_takes_too_long_is_stopped() {
     assert_eq!(report["trace"], "slow {}\nslow {}");
 }
 
+// A task has one time, whoever has it.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_handed_on_has_no_more_time() {
+    let crew = Crew::for_tasks(tasks("coder", 1));
+    let handoff = json!({ "target_agent": "tester", "reason": "r", "context": "c" });
+    let able = |member: &mut Member| member.max_handoffs = 1;
+    let script = [Reply::call("slow", "{}"), Reply::call("handoff", handoff.to_string())];
+    crew.hire_with("coder", ScriptedModel::new(script), Crowd::default().tools(), able);
+    let model = ScriptedModel::new([Reply::call("slow", "{}"), Reply::text("never")]);
+    crew.hire_with("tester", model, Crowd::default().tools(), |_| {});
+    let task_timeout = Some(Duration::from_millis(1500));
+    let member = Member { task_timeout, max_handoffs: 1, ..crew.member() };
+    let began = Instant::now();
+    let told = crew.play_as(member).await;
+    assert_eq!(began.elapsed().as_millis(), 1500);
+    assert_eq!(report(&told)["error"], "timed out after 1.5 s");
+    assert_eq!(report(&told)["name"], "tester-part-1");
+}
+
 // The limit on the time of a tool is not one of delegation.
 #[tokio::test(start_paused = true)]
 async fn agents_may_take_longer_than_a_tool() {
