@@ -129,14 +129,14 @@ async fn a_task_that_fails_fails_alone() {
     crew.hire("coder", [Reply::text("fine")]);
     crew.hire("broken", [Reply::error(ModelError::new(ErrorKind::Auth, "no key"))]);
     let unmakeable = Card::new("unmakeable", "");
-    crew.registry.register(unmakeable, |_| Err(AgentError::NotFound("the model".to_owned())));
+    crew.registry.register(unmakeable, |_| Err(AgentError::NotMade("there is no key".to_owned())));
     let told = crew.play().await;
     let errors: Vec<_> = reports(&told).iter().map(|report| report["error"].clone()).collect();
     let error = |n: usize| errors[n].as_str().unwrap_or_default().to_owned();
     assert_eq!(error(0), "there is no agent \"codr\"; did you mean \"coder\"?");
     assert!(errors[1].is_null());
     assert!(error(2).contains("no key"), "{errors:?}");
-    assert_eq!(error(3), "unmakeable cannot be made: the model is not in the log");
+    assert_eq!(error(3), "unmakeable cannot be made: there is no key");
     assert!(error(4).ends_with("; there are broken, coder, unmakeable"), "{errors:?}");
     assert_eq!(error(5), "name an agent for the task");
     assert!(error(6).contains("cannot be made of a system_prompt here"), "{errors:?}");

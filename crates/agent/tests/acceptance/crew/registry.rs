@@ -42,7 +42,9 @@ fn a_registry_makes_fresh_agents_by_name() {
     }
     assert_eq!(made.load(Ordering::SeqCst), 2);
     assert!(registry.spawn(&Spawn::root("nobody")).is_none());
-    registry.register(Card::new("broken", ""), |_| Err(AgentError::NotFound("a key".to_owned())));
+    registry.register(Card::new("broken", ""), |_| {
+        Err(AgentError::NotMade("there is no key".to_owned()))
+    });
     assert!(registry.spawn(&Spawn::root("broken")).unwrap().is_err());
 }
 
