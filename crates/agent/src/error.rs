@@ -23,6 +23,9 @@ pub enum AgentError {
     /// There is no such thing in the log.
     #[error("{0} is not in the log")]
     NotFound(String),
+    /// A factory cannot make the agent.
+    #[error("{0}")]
+    NotMade(String),
     /// What wraps the run says that it has no outcome.
     #[error("{0}")]
     Middleware(String),

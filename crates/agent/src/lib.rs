@@ -11,7 +11,7 @@
 //! - [`conversation`]: the fold; [`orchestrator`]: from the fold to the next step.
 //! - [`tool`], [`gate`], [`children`], [`limits`]: what an agent may do; [`output`]: what it must
 //!   answer with.
-//! - [`shared`]: what the agents of a session have in common; [`crew`]: what they make of it.
+//! - [`crew`]: agents that give each other tasks; [`shared`]: what the agents of a session have in common.
 //! - [`effect`]: what changes the conversation at a step; [`transform`]: what changes only what the
 //!   model gets to see of it; [`middleware`]: what wraps a run; [`on_stop`] and [`feed`]: who keeps
 //!   it going.

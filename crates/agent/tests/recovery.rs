@@ -66,6 +66,10 @@ mod tests {
         a_summary: "a summary", 29;
         a_window_that_slides: "a window that slides", 29;
         results_that_are_put_away_and_recalled: "results that are put away and recalled", 29;
+        a_crew: "a crew", 61;
+        a_crew_whose_agents_ask: "a crew whose agents ask", 13;
+        a_crew_that_answers: "a crew that answers", 13;
+        a_crew_in_the_background: "a crew in the background", 13;
         a_plan: "a plan", 3;
         a_plan_that_fails_for_good: "a plan that fails for good", 5;
         a_plan_and_what_others_say: "a plan, and what others say", 5;
@@ -153,6 +157,40 @@ mod tests {
         });
         let board = "task-1 completed helper-1\ntask-2 completed helper-2\ntask-3 pending nobody";
         assert_eq!(last.unwrap(), board);
+    }
+
+    /// What the jobs of crews are for happens in them.
+    #[test]
+    fn crews_work_in_the_jobs_that_are_cut() {
+        let told = |name: &str, call: &str| {
+            let root = World::session().root();
+            let log = job(name).uncut().log_of(root);
+            let result = log.iter().find_map(|entry| match &entry.kind {
+                EntryKind::CallEnded(ended) if ended.call.as_str() == call => {
+                    Some(text_of(&ended.content))
+                }
+                _ => None,
+            });
+            result.unwrap()
+        };
+        let crew = told("a crew", "a");
+        let expected = [
+            "\"name\":\"coder-fix-1\",\"result\":\"it is done\"",
+            "\"discrepancies\":[\"a.rs: nothing wrote it\",\"make: no command was run\"]",
+            "\"name\":\"writer-test-2\",\"result\":\"written\"",
+            "\"name\":\"lead-lead-1\",\"result\":\"it is done\"",
+        ];
+        for part in expected {
+            assert!(crew.contains(part), "{part} is not in {crew}");
+        }
+        let asked = told("a crew that answers", "a");
+        assert!(asked.contains("\"content\":\"which?\""), "{asked}");
+        assert!(told("a crew that answers", "b").contains("\"content\":\"really?\""));
+        assert!(told("a crew that answers", "c").contains("\"result\":\"it is done\""));
+        assert!(told("a crew in the background", "a").contains("\"status\":\"running\""));
+        let answers = job("a crew whose agents ask").uncut().log();
+        let answers = answers.iter().filter(|entry| entry.kind.name() == "answered");
+        assert_eq!(answers.count(), 2);
     }
 
     /// A crash between a child's end and its parent's result loses and repeats nothing.

@@ -171,7 +171,7 @@ impl ToolContext {
     /// As [`Journal::read`](crate::journal::Journal::read) and
     /// [`Blobs::get`](crate::journal::Blobs::get).
     pub async fn result_of(&self, call: &CallId) -> Result<Option<Vec<Part>>, JournalError> {
-        let Some(log) = self.log.as_ref().and_then(Weak::upgrade) else { return Ok(None) };
+        let Some(log) = self.session_log() else { return Ok(None) };
         let parts = match self.put_away.get(call) {
             Some(parts) => Arc::clone(parts),
             None => match ended(&*log, self.agent.id, call).await? {
@@ -193,6 +193,11 @@ impl ToolContext {
         work: impl Future<Output = Option<Input>> + Send + 'static,
     ) {
         self.scope.leave(Rest { behind, work: Box::pin(work) });
+    }
+
+    /// Returns the logs of the session, unless it is down or there are none.
+    pub(crate) fn session_log(&self) -> Option<Arc<dyn SessionLog>> {
+        self.log.as_ref().and_then(Weak::upgrade)
     }
 
     /// Returns the folder for what tools keep of this session.

@@ -17,6 +17,7 @@ mod canceling;
 mod children;
 mod compaction;
 mod crashes;
+mod crew;
 mod demands;
 mod effects;
 mod final_text;

@@ -1,6 +1,7 @@
 //! Tools and jobs for the tests of crashes.
 
-mod crew;
+mod board;
+mod crews;
 mod nudged;
 mod plans;
 mod shortened;
@@ -77,7 +78,7 @@ fn family() -> Vec<(&'static str, Vec<Reply>)> {
 
 /// Returns the job of a name.
 pub(crate) fn job(name: &str) -> Scenario {
-    let mut all = jobs().into_iter().chain(plans::jobs()).chain(crew::jobs());
+    let mut all = jobs().into_iter().chain(plans::jobs()).chain(board::jobs());
     let found = all.find(|(known, _)| *known == name);
     found.unwrap_or_else(|| panic!("there is no job {name:?}")).1
 }
@@ -466,6 +467,7 @@ fn jobs() -> Vec<(&'static str, Scenario)> {
             },
         ),
     ];
+    jobs.extend(crews::jobs());
     jobs.extend(nudged::jobs());
     jobs.extend(shortened::jobs());
     jobs

@@ -1,0 +1,209 @@
+//! Making the sub-agent for a task.
+
+use std::sync::Arc;
+
+use crate::agent::Agent;
+use crate::children::Child;
+use crate::handle::SessionHandle;
+use crate::op::Input;
+use crate::tool::{Scope, ToolContext, Toolbox};
+
+use super::TOOLS;
+use super::delegate::Task;
+use super::member::{ChildTools, Member, Seat};
+use super::slug::slug;
+use super::spawn::Spawn;
+use super::text::{cut, tagged};
+
+/// What agents are called that are made of a system text.
+pub(super) const AD_HOC: &str = "ad-hoc";
+
+/// How many characters of the context of a task its agent is told.
+const LONGEST_CONTEXT: usize = 16_000;
+
+/// An agent made for a task.
+pub(super) struct Hired {
+    pub(super) handle: SessionHandle,
+    /// The configuration it was made from.
+    pub(super) config: String,
+    /// What it can do.
+    pub(super) tools: Toolbox,
+    /// Whether an earlier process made it, for the same call.
+    pub(super) is_known: bool,
+}
+
+/// How far a task has been handed on, and what its next agent must know.
+pub(super) struct Stage<'a> {
+    /// Tells the agents of a call apart.
+    pub(super) key: String,
+    /// The configuration; `None` for one made of the task's system text.
+    pub(super) config: Option<&'a str>,
+    /// How many agents had the task before.
+    pub(super) handoffs: u32,
+    /// What comes before the reflections and the task.
+    pub(super) context: Option<String>,
+}
+
+impl Seat {
+    /// Makes the agent for a task, or finds the one that an earlier process made.
+    ///
+    /// # Errors
+    /// What the delegating model is told.
+    pub(super) async fn hire(
+        &self,
+        cx: &ToolContext,
+        task: &Task,
+        stage: Stage<'_>,
+    ) -> Result<Hired, String> {
+        let agent = self.agent(cx, task, &stage)?;
+        let (config, tools) = (agent.name.clone(), agent.tools.clone());
+        let mut briefing: Vec<Input> = stage.context.into_iter().map(Input::from).collect();
+        if let Some(prior) = self.prior(&task.task).await {
+            briefing.push(prior.into());
+        }
+        let child = Child {
+            key: Some(stage.key),
+            slug: Some(slug(&task.task)),
+            briefing,
+            ..Child::new(agent)
+        };
+        let handle = cx.children.create(child).await.map_err(|error| error.to_string())?;
+        let is_known = handle.state().head.is_some();
+        Ok(Hired { handle, config, tools, is_known })
+    }
+
+    async fn prior(&self, task: &str) -> Option<String> {
+        let prior = self.member.reflections.as_ref()?.prior(task).await?;
+        let text = format!("What went wrong at tasks like this one before:\n{prior}");
+        Some(tagged("prior_reflections", &text))
+    }
+
+    fn agent(&self, cx: &ToolContext, task: &Task, stage: &Stage<'_>) -> Result<Agent, String> {
+        let parent = cx.children.parent().ok_or("the call has ended")?;
+        let mut agent = match (stage.config, &task.system_prompt) {
+            (Some(config), _) => self.registered(cx, config, stage.handoffs)?,
+            (None, Some(system)) => self.ad_hoc(cx, parent, system)?,
+            (None, None) => return Err("name an agent for the task".to_owned()),
+        };
+        if stage.config.is_some() {
+            agent.tools = self.child_tools(&agent.tools, &parent.tools)?;
+        }
+        if let Some(names) = &task.tools {
+            let (crew, own) = split(&agent.tools);
+            agent.tools = Toolbox::layered([&scoped(&own, names)?, &crew]);
+        }
+        Ok(agent)
+    }
+
+    fn registered(&self, cx: &ToolContext, config: &str, handoffs: u32) -> Result<Agent, String> {
+        let spawn = Spawn {
+            max_handoffs: self.member.max_handoffs.saturating_sub(handoffs),
+            ..self.spawn(cx, config)
+        };
+        let made = self.member.registry.spawn(&spawn).ok_or_else(|| self.unknown(config))?;
+        made.map_err(|error| format!("{config} cannot be made: {error}"))
+    }
+
+    fn spawn(&self, cx: &ToolContext, config: &str) -> Spawn {
+        Spawn {
+            name: config.to_owned(),
+            depth: cx.agent.depth + 1,
+            max_depth: self.max_depth,
+            max_handoffs: 0,
+            parent: Some(Arc::clone(&self.member)),
+        }
+    }
+
+    /// Makes an agent of a system text: it can do what its parent can, and does not delegate.
+    fn ad_hoc(&self, cx: &ToolContext, parent: &Agent, system: &str) -> Result<Agent, String> {
+        if !self.member.ad_hoc {
+            return Err("agents cannot be made of a system_prompt here; name one".to_owned());
+        }
+        let spawn = self.spawn(cx, AD_HOC);
+        let member = Member { max_depth: 0, ..spawn.member() };
+        Ok(Agent {
+            name: AD_HOC.to_owned(),
+            instructions: system.into(),
+            tools: Toolbox::layered([&split(&parent.tools).1, &member.tools(&spawn)]),
+            // What is around the parent's runs, what they must come to, and who keeps them going,
+            // is there for those.
+            middleware: Vec::new(),
+            on_stop: None,
+            output_schema: None,
+            tells_with: None,
+            ..parent.clone()
+        })
+    }
+
+    fn child_tools(&self, own: &Toolbox, parents: &Toolbox) -> Result<Toolbox, String> {
+        let parents = split(parents).1;
+        let crew = split(own).0;
+        Ok(match &self.member.child_tools {
+            ChildTools::Configured => own.clone(),
+            ChildTools::Union => Toolbox::layered([own, &parents]),
+            ChildTools::Subset(names) => Toolbox::layered([&scoped(&parents, names)?, &crew]),
+            ChildTools::Explicit(tools) => Toolbox::layered([tools, &crew]),
+        })
+    }
+
+    /// Says that there is no such agent, and which one may be meant.
+    pub(super) fn unknown(&self, config: &str) -> String {
+        let names: Vec<String> =
+            self.member.colleagues().into_iter().map(|card| card.name).collect();
+        match nearest(config, &names) {
+            Some(near) => format!("there is no agent {config:?}; did you mean {near:?}?"),
+            None => format!("there is no agent {config:?}; there are {}", names.join(", ")),
+        }
+    }
+}
+
+/// Returns what the agent of a task is told of what its parent knows.
+pub(super) fn delegation_context(context: Option<&str>) -> Option<String> {
+    let context = context.filter(|context| !context.trim().is_empty())?;
+    let (shown, left) = cut(context, LONGEST_CONTEXT);
+    Some(match left {
+        0 => tagged("delegation_context", &shown),
+        left => {
+            let text = format!("{shown}\n[cut here: {left} more characters are left out]");
+            tagged("delegation_context", &text)
+        }
+    })
+}
+
+/// Splits tools into those of a crew and the others.
+fn split(tools: &Toolbox) -> (Toolbox, Toolbox) {
+    let is_crews = |name: &str| TOOLS.contains(&name);
+    (tools.filter(is_crews), tools.filter(|name| !is_crews(name)))
+}
+
+fn scoped(tools: &Toolbox, names: &[String]) -> Result<Toolbox, String> {
+    if names.iter().any(|name| name == "*") {
+        return Ok(tools.clone());
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    tools.scope(Scope::Names(&names)).map_err(|error| error.to_string())
+}
+
+/// Returns the name that is most like another one, if any is.
+fn nearest<'a>(name: &str, names: &'a [String]) -> Option<&'a str> {
+    let name = name.to_lowercase();
+    let distances = names.iter().map(|known| (distance(&name, &known.to_lowercase()), known));
+    let (distance, nearest) = distances.min_by_key(|(distance, _)| *distance)?;
+    let is_near = distance * 3 <= name.chars().count().max(3);
+    is_near.then_some(nearest.as_str())
+}
+
+/// Returns how many characters must be changed, added or left out to make one word of another.
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (line, a) in from.chars().enumerate() {
+        let mut next = vec![line + 1];
+        for (column, b) in to.iter().enumerate() {
+            let kept = row[column] + usize::from(a != *b);
+            next.push(kept.min(row[column + 1] + 1).min(next[column] + 1));
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
