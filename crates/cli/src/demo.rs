@@ -190,7 +190,9 @@ impl Stage {
                 let tools = tools(&work, &folder, &processes)
                     .map_err(|error| Failure::Failed(error.to_string()))?;
                 let own = runtime.agent_config(DEFAULT_AGENT)?;
-                let instructions = prompt::join(&prompt::sections(&own, &[])).into();
+                let instructions =
+                    prompt::join(&prompt::sections(&own, &[], prompt::PromptParts::default()))
+                        .into();
                 let script = match args.which {
                     Demonstration::Agentic => script(),
                     Demonstration::PlanExecute => planning_script(),

@@ -123,14 +123,16 @@ fn printer(args: &Exec) -> Result<Printer, Failure> {
     Ok(Printer::new(format, args.events.unwrap_or(Events::Lifecycle)))
 }
 
-/// Reads what the user and the project tell every model; a session is told it when it begins.
+/// Reads what the user and the project tell every model; a conversation is told it when it begins, and
+/// in a session that goes on that may be one of a sub-agent.
 fn instructions(runtime: &Runtime, source: &Source, args: &Exec, printer: &Printer) -> String {
-    let is_new = matches!(source, Source::New);
-    if args.no_context_files || !is_new {
+    if args.no_context_files {
         return String::new();
     }
     let instructions = runtime.instructions();
-    instructions.notes.iter().for_each(|note| printer.note(note));
+    if matches!(source, Source::New) {
+        instructions.notes.iter().for_each(|note| printer.note(note));
+    }
     instructions.text
 }
 

@@ -162,14 +162,15 @@ fn what_a_prompt_says_can_be_seen_without_asking_anybody() {
         list.map(|one| one[key].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(names(&dump["tools"], "name"), tools(request));
-    let tags = ["identity", "behavioral_constraints", "skills", "available_skills"];
+    let tags =
+        ["identity", "behavioral_constraints", "skills", "available_skills", "available_agents"];
     assert_eq!(names(&dump["sections"], "tag"), tags);
     let sum = |list: &Value| -> u64 {
         list.as_array().unwrap().iter().map(|one| one["size"]["bytes"].as_u64().unwrap()).sum()
     };
     let sizes = &dump["sizes"];
     // One end of a line between each two sections.
-    assert_eq!(sizes["system"]["bytes"], sum(&dump["sections"]) + 3);
+    assert_eq!(sizes["system"]["bytes"], sum(&dump["sections"]) + 4);
     assert_eq!(sizes["tools"]["bytes"], sum(&dump["tools"]));
     let (code, out, err) = home.run(&["exec", "--dump-prompt", "--agent", "coder"]);
     assert_eq!(code, 0, "{err}");

@@ -7,10 +7,11 @@
 //!   shape.
 //! - `names`: whether what an agent names is there.
 //! - `toolboxes`: the names of tools, and the one place where an agent's tools are put together.
-//! - [`AgentFactory`]: from a name to an agent.
+//! - [`AgentFactory`]: from a name to an agent; `crew`: how agents work together.
 //! - [`overview`]: what there is, for a person.
 //! - [`templates`]: agents to begin with.
 
+mod crew;
 mod factory;
 pub(crate) mod files;
 mod foreign;

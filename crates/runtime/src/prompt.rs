@@ -9,8 +9,8 @@ use std::path::Path;
 
 use jiff::Zoned;
 
-use bowline_agent::prompt::{PromptParts, SkillCard, Speech};
-pub use bowline_agent::prompt::{Section, join};
+pub use bowline_agent::prompt::{PromptParts, Section, join};
+use bowline_agent::prompt::{SkillCard, Speech};
 use bowline_tools::LoadSkill;
 
 use crate::config::{AgentConfig, DEFAULT_AGENT, OutputMode};
@@ -18,13 +18,13 @@ use crate::skills::Skill;
 
 pub use dump::{Dump, SectionSize, Size, ToolSize};
 
-/// Returns the sections of an agent's system text, with the skills that it may use.
-pub fn sections(agent: &AgentConfig, skills: &[&Skill]) -> Vec<Section> {
-    bowline_agent::prompt::sections(&parts(agent, skills))
+/// Returns the sections of an agent's system text, with the skills that it may use and what is to be
+/// said of its place among others.
+pub fn sections(agent: &AgentConfig, skills: &[&Skill], place: PromptParts) -> Vec<Section> {
+    bowline_agent::prompt::sections(&parts(agent, skills, place))
 }
 
-/// Returns what is known of the system text of an agent before it has a place among others.
-pub fn parts(agent: &AgentConfig, skills: &[&Skill]) -> PromptParts {
+fn parts(agent: &AgentConfig, skills: &[&Skill], place: PromptParts) -> PromptParts {
     // Nobody has given a name to an agent that nobody has described.
     let name = if agent.name == DEFAULT_AGENT { "bowline" } else { agent.name.as_str() };
     PromptParts {
@@ -37,7 +37,7 @@ pub fn parts(agent: &AgentConfig, skills: &[&Skill]) -> PromptParts {
         instructions: agent.instructions.clone(),
         behavioral_hints: agent.behavioral_hints.unwrap_or(true),
         skills: skills.iter().map(|skill| card(skill)).collect(),
-        ..PromptParts::default()
+        ..place
     }
 }
 

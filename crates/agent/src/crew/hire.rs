@@ -64,6 +64,7 @@ impl Seat {
         let child = Child {
             key: Some(stage.key),
             slug: Some(slug(&task.task)),
+            label: self.member.registry.card(&config).and_then(|card| card.prefix),
             briefing,
             ..Child::new(agent)
         };

@@ -39,6 +39,9 @@ pub struct Card {
     /// What it is good for.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
+    /// What is shown before what it says; models are not told.
+    #[serde(skip)]
+    pub prefix: Option<String>,
     /// Words for what it can do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Zoned;
 
+use bowline_agent::crew::Spawn;
 use bowline_agent::effect::DynEffect;
 use bowline_agent::id::SystemSource;
 use bowline_agent::journal::Store;
@@ -39,7 +40,7 @@ use super::toolboxes;
 /// ```
 #[derive(Debug, Clone)]
 pub struct AgentFactory {
-    runtime: Runtime,
+    pub(super) runtime: Runtime,
     choice: Choice,
 }
 
@@ -73,13 +74,19 @@ impl AgentFactory {
         Self { runtime: runtime.clone(), choice }
     }
 
-    /// Makes an agent.
+    /// Makes an agent, as the first one of a session. It may delegate to the others, as it is
+    /// configured.
     ///
     /// # Errors
     /// [`ConfigError::UnknownAgent`] if there is none of this name, else [`ConfigError`] if it cannot be
     /// used as it is configured.
     pub fn build(&self, name: &str) -> Result<Agent, ConfigError> {
-        let Parts { own, model, name, in_lines, limits, redaction } = self.parts(name)?;
+        self.hire(&Spawn::root(name))
+    }
+
+    /// Makes an agent for a place in a crew.
+    pub(super) fn hire(&self, spawn: &Spawn) -> Result<Agent, ConfigError> {
+        let Parts { own, model, name, in_lines, limits, redaction } = self.parts(&spawn.name)?;
         let Self { runtime, choice } = self;
         let cwd = &runtime.environment.cwd;
         let (instructions, context, tools, orchestrator): (_, _, _, Arc<dyn Orchestrator>) =
@@ -90,7 +97,8 @@ impl AgentFactory {
                     (String::new(), String::new(), tools, Arc::new(React))
                 }
                 false => {
-                    let Told { sections, tools, context } = self.told_by(&own, &name.model)?;
+                    let Told { sections, tools, context } =
+                        self.told_at(spawn, &own, &name.model)?;
                     (prompt::join(&sections), context, tools, own.orchestrator())
                 }
             };
@@ -133,32 +141,39 @@ impl AgentFactory {
         let own = self.runtime.agent_config(name)?;
         let is_chosen = own.name == self.choice.agent;
         let model = if is_chosen { self.choice.model.clone() } else { self.model_of(&own)? };
-        self.told_by(&own, &model.name.model)
+        self.told_at(&Spawn::root(name), &own, &model.name.model)
     }
 
-    fn told_by(&self, own: &AgentConfig, model: &str) -> Result<Told, ConfigError> {
+    fn told_at(&self, spawn: &Spawn, own: &AgentConfig, model: &str) -> Result<Told, ConfigError> {
         let Self { runtime, choice } = self;
+        let member = match spawn.depth {
+            0 => self.first(own, model)?,
+            _ => self.member(own, model, spawn.member())?,
+        };
         let cwd = &runtime.environment.cwd;
         let skills = choice.skills.of(own.skills.as_deref());
-        let mut tools = self.tools(own, model)?;
+        let mut tools = self.tools(spawn, own, model)?;
         if let Some(load) = prompt::skill_tool(cwd, &skills) {
             tools = tools.with(load)?;
         }
         let of_project = if own.has_project_context() { choice.instructions.as_str() } else { "" };
+        let mut place = member.prompt(spawn);
+        place.notes = tools.names().any(|name| name == "list_notes");
         Ok(Told {
-            sections: prompt::sections(own, &skills),
-            tools,
+            sections: prompt::sections(own, &skills, place),
+            // What an agent needs in a crew it has whatever it lists.
+            tools: Toolbox::layered([&tools, &member.tools(spawn)]),
             context: prompt::context(cwd, &Zoned::now(), of_project),
         })
     }
 
     /// Returns what an agent may call; nobody is asked who is not there.
-    fn tools(&self, own: &AgentConfig, model: &str) -> Result<Toolbox, ConfigError> {
+    fn tools(&self, spawn: &Spawn, own: &AgentConfig, model: &str) -> Result<Toolbox, ConfigError> {
         let tools = tools(&self.runtime, own, model)?;
-        if self.choice.attended {
-            return Ok(tools);
-        }
-        let names: Vec<&str> = tools.names().filter(|name| *name != AskUser::NAME).collect();
+        let may_have = |name: &&str| {
+            (self.choice.attended || *name != AskUser::NAME) && self.lets_have(spawn, name)
+        };
+        let names: Vec<&str> = tools.names().filter(may_have).collect();
         Ok(tools.scope(Scope::Names(&names))?)
     }
 

@@ -7,8 +7,12 @@ use crate::config::{ALL, AgentConfig};
 /// The toolbox beside those of [`bowline_tools::TOOLBOXES`]: a plan is an agent's own.
 const PLAN: (&str, &[&str]) = ("plan", &["update_plan"]);
 
+/// The tools with which agents take part in a crew: they come with their place in it, and with some a
+/// name in the list says more.
+const CREW: (&str, &[&str]) = ("crew", &bowline_agent::crew::TOOLS);
+
 /// The toolboxes whose tools an agent has only if it lists them.
-const LISTED: [&str; 4] = ["git", "notes", "state", "tasks"];
+const LISTED: [&str; 5] = ["git", "notes", "state", "tasks", "crew"];
 
 /// The two tools of which an agent has the one that its model uses best.
 const EDITING: [&str; 2] = ["edit", "apply_patch"];
@@ -31,7 +35,7 @@ pub(crate) fn tools_of(toolbox: &str) -> Option<&'static [&'static str]> {
 /// Returns the toolboxes by their names, and what is in them. Every tool that an agent may name is in
 /// one.
 fn all() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
-    bowline_tools::TOOLBOXES.into_iter().chain([PLAN])
+    bowline_tools::TOOLBOXES.into_iter().chain([PLAN, CREW])
 }
 
 /// Tells whether an agent has a tool only if it lists it.

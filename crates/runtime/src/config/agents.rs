@@ -156,18 +156,6 @@ impl AgentConfig {
     /// Returns the keys that are set and have no effect in this version.
     pub(super) fn without_effect(&self) -> Vec<&'static str> {
         let later = [
-            (self.prefix.is_some(), "prefix"),
-            (!self.skills_tags.is_empty(), "skills_tags"),
-            (self.estimated_cost.is_some(), "estimated_cost"),
-            (self.max_concurrency.is_some(), "max_concurrency"),
-            (self.max_depth.is_some(), "max_depth"),
-            (self.max_handoffs.is_some(), "max_handoffs"),
-            (self.interaction != Interaction::default(), "interaction"),
-            (self.question_timeout.is_some(), "question_timeout"),
-            (self.child_tools != ChildTools::default(), "child_tools"),
-            (self.delegates.is_some(), "delegates"),
-            (self.allow_self, "allow_self"),
-            (self.on_error != OnError::default(), "on_error"),
             (self.reflections.is_some(), "reflections"),
             (self.permissions.is_set(), "permissions"),
             (!self.sandbox.is_empty(), "sandbox"),

@@ -322,7 +322,7 @@ fn what_an_agent_says_without_effect_is_named() {
             "[agents.x]\nmax_depth = 1\npermissions.mode = \"plan\"\n[agents.y]\nmax_depth = 2\n"
         )
         .unwrap(),
-        ["no effect in this version: agents.*.max_depth, agents.*.permissions"]
+        ["no effect in this version: agents.*.permissions"]
     );
     assert_eq!(
         notes("[agents.x]\n\noutputs = \"text\"\n").unwrap_err(),

@@ -1,0 +1,123 @@
+//! Configured agents that work together, as a user meets them.
+
+#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
+
+mod support;
+
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use support::{Home, Provider, Reply, messages, results};
+
+const AGENTS: &str = "\
+[agents.default]
+description = \"leads\"
+
+[agents.coder]
+description = \"Writes code.\"
+prefix = \"C\"
+skills_tags = [\"rust\"]
+estimated_cost = \"cheap\"
+model = \"test/coder\"
+tools = [\"write\", \"notes\"]
+limits = { model_turns = 5 }
+
+[agents.reviewer]
+description = \"Reviews code.\"
+model = \"test/reviewer\"
+tools = [\"read\"]
+max_depth = 0
+";
+
+fn names(request: &Value) -> Vec<&str> {
+    let tools = request["tools"].as_array().into_iter().flatten();
+    tools.map(|tool| tool["function"]["name"].as_str().unwrap()).collect()
+}
+
+fn system(request: &Value) -> &str {
+    messages(request)[0]["content"].as_str().unwrap()
+}
+
+fn call(name: &'static str, arguments: &Value) -> Reply {
+    Reply::Calls(vec![("call".to_owned(), name, arguments.clone())])
+}
+
+fn tasks(tasks: &Value) -> Reply {
+    call("delegate", &json!({ "tasks": tasks }))
+}
+
+/// A lead that has a file written and looked at.
+fn crew() -> Provider {
+    Provider::answering(|request| match (request["model"].as_str().unwrap(), results(request)) {
+        ("coder", 0) => call("write", &json!({ "path": "a.txt", "content": "made\n" })),
+        ("coder", _) => {
+            let claims = json!({ "status": "completed", "summary": "a.txt is there",
+                                 "files_modified": ["a.txt", "b.txt"] });
+            call("task_complete", &claims)
+        }
+        ("reviewer", _) => Reply::Text("It is fine.".to_owned()),
+        (_, 0) => tasks(&json!([
+            { "agent": "coder", "task": "Write the file.", "context": "It is a.txt." },
+            { "agent": "reviewer", "task": "Review it." },
+            { "agent": "coderr", "task": "Write more." },
+        ])),
+        (_, _) => Reply::Text("done".to_owned()),
+    })
+}
+
+#[test]
+fn agents_of_the_configuration_are_given_tasks() {
+    let provider = crew();
+    let home = Home::with(&provider, AGENTS);
+    let (code, out, err) = home.run(&["exec", "Have a.txt written."]);
+    assert_eq!((code, out.as_str()), (0, "done\n"), "{err}");
+    assert_eq!(std::fs::read_to_string(home.work().join("a.txt")).unwrap(), "made\n");
+    let requests = provider.requests();
+    let of = |model: &str| requests.iter().find(|request| request["model"] == model).unwrap();
+    let lead = &requests[0];
+    assert!(names(lead).contains(&"delegate") && !names(lead).contains(&"task_complete"));
+    assert!(system(lead).contains("- **coder**: Writes code. [skills: rust] [cost: cheap]"));
+    let coder = of("coder");
+    assert_eq!(
+        names(coder)[..4],
+        ["write", "write_note", "read_note", "list_notes"],
+        "only what it lists, and what its place gives it"
+    );
+    assert!(names(coder).contains(&"delegate") && names(coder).contains(&"task_complete"));
+    for section in ["<completion_protocol>", "<notes_protocol>", "<available_agents>"] {
+        assert!(system(coder).contains(section), "{section}");
+    }
+    let told = messages(coder).iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    assert!(told.contains("<delegation_context>") && told.contains("It is a.txt."), "{told}");
+    let reviewer = of("reviewer");
+    assert_eq!(names(reviewer), ["read", "task_complete", "request_input"]);
+    assert!(!system(reviewer).contains("<available_agents>"));
+    // The lead is told what came of it, and what is not as it was said.
+    let answer = requests.last().unwrap();
+    let results = messages(answer).last().unwrap()["content"].to_string();
+    for part in ["a.txt is there", "b.txt: nothing wrote it", "It is fine.", "coderr"] {
+        assert!(results.contains(part), "{part} is not in {results}");
+    }
+}
+
+#[test]
+fn who_has_nobody_to_delegate_to_is_not_told_of_it() {
+    let provider = Provider::answering(|_| Reply::Text("done".to_owned()));
+    let home = Home::with(&provider, "[agents.default]\ndescription = \"alone\"\n");
+    assert_eq!(home.run(&["exec", "go"]).0, 0);
+    let request = &provider.requests()[0];
+    assert!(!names(request).contains(&"delegate"));
+    assert!(!system(request).contains("<available_agents>"));
+}
+
+#[test]
+fn a_limit_of_the_whole_reaches_every_agent() {
+    let provider = Provider::answering(|request| match request["model"].as_str().unwrap() {
+        "coder" => call("list_notes", &json!({})),
+        _ => tasks(&json!([{ "agent": "coder", "task": "Never end." }])),
+    });
+    let home = Home::with(&provider, AGENTS);
+    let (code, _, err) = home.run(&["exec", "--max-turns", "4", "go"]);
+    assert_eq!(code, 3, "{err}");
+    let turns = provider.requests().iter().filter(|request| request["model"] == "coder").count();
+    assert_eq!(turns, 3);
+}

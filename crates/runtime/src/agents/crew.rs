@@ -1,0 +1,109 @@
+//! How configured agents work together.
+
+use std::sync::Arc;
+
+use bowline_agent::AgentError;
+use bowline_agent::crew::board::{Board, TaskBoard};
+use bowline_agent::crew::{self, Card, Extra, Member, Registry, Spawn};
+use bowline_agent::tool::ToolContext;
+
+use crate::config::{ALL, AgentConfig, ChildTools, Cost, Interaction, OnError};
+use crate::error::ConfigError;
+
+use super::factory::{self, AgentFactory};
+use super::toolboxes;
+
+/// How deep an agent may delegate that does not say.
+const MAX_DEPTH: u32 = 3;
+
+impl AgentFactory {
+    /// Returns how the first agent of a session takes part: with all configured agents to delegate to.
+    pub(super) fn first(&self, own: &AgentConfig, model: &str) -> Result<Member, ConfigError> {
+        let registry = Arc::new(Registry::default());
+        for agent in self.runtime.config.agents.values() {
+            let factory = self.clone();
+            registry.register(card(agent), move |spawn| {
+                factory.hire(spawn).map_err(|error| AgentError::NotMade(error.to_string()))
+            });
+        }
+        let board = |cx: &ToolContext| Arc::new(Board::of(cx)) as Arc<dyn TaskBoard>;
+        let member = Member { board: Some(Arc::new(board)), ..Member::new(&own.name, registry) };
+        self.member(own, model, member)
+    }
+
+    /// Returns how an agent takes part, as it is configured, where it would take part otherwise by what
+    /// its place gives it.
+    pub(super) fn member(
+        &self,
+        own: &AgentConfig,
+        model: &str,
+        place: Member,
+    ) -> Result<Member, ConfigError> {
+        let asks_for = |name: &str| own.tools.iter().flatten().any(|tool| tool == name);
+        let extras = ["delegate_to_agent", "spawn_agents", "send_message"];
+        let extras = extras.into_iter().filter(|name| asks_for(name));
+        let is_all = |names: &&Vec<String>| names.iter().any(|name| name == ALL);
+        Ok(Member {
+            description: own.description.clone(),
+            max_depth: own.max_depth.unwrap_or(MAX_DEPTH),
+            max_handoffs: own.max_handoffs.unwrap_or_default(),
+            interaction: match own.interaction {
+                Interaction::Auto | Interaction::Blocking => crew::Interaction::Auto,
+                Interaction::Interactive => crew::Interaction::Interactive,
+            },
+            question_timeout: own.question_timeout.map(|span| span.0),
+            child_tools: self.child_tools(own, model)?,
+            delegates: own.delegates.as_ref().filter(|names| !is_all(names)).cloned(),
+            allow_self: own.allow_self,
+            // Who asks for the tool itself may also make agents that nobody has configured.
+            ad_hoc: asks_for("delegate"),
+            on_error: match own.on_error {
+                OnError::Collect => crew::OnError::Collect,
+                OnError::CancelSiblings => crew::OnError::CancelSiblings,
+            },
+            reflections: place.reflections.filter(|_| own.reflections != Some(false)),
+            completes: asks_for("task_complete"),
+            extras: extras.filter_map(|name| name.parse::<Extra>().ok()).collect(),
+            ..Member { reflections: None, ..place }
+        })
+    }
+
+    /// Tells whether an agent may call a tool, as far as the agent that delegates to it has a say.
+    pub(super) fn lets_have(&self, spawn: &Spawn, tool: &str) -> bool {
+        let parent =
+            spawn.parent.as_ref().and_then(|parent| self.runtime.agent_config(&parent.name).ok());
+        parent.is_none_or(|parent| {
+            !matches!(parent.child_tools, ChildTools::Subset) || toolboxes::may_call(&parent, tool)
+        })
+    }
+
+    fn child_tools(&self, own: &AgentConfig, model: &str) -> Result<crew::ChildTools, ConfigError> {
+        Ok(match &own.child_tools {
+            // What a parent has itself is looked at when the child is made.
+            ChildTools::Configured | ChildTools::Subset => crew::ChildTools::Configured,
+            ChildTools::Union => crew::ChildTools::Union,
+            ChildTools::Named(names) => {
+                let named = AgentConfig { tools: Some(names.clone()), ..AgentConfig::default() };
+                crew::ChildTools::Explicit(factory::tools(&self.runtime, &named, model)?)
+            }
+        })
+    }
+}
+
+/// Returns what is told of an agent to those who may delegate to it.
+fn card(agent: &AgentConfig) -> Card {
+    Card {
+        name: agent.name.clone(),
+        description: agent.description.clone(),
+        prefix: agent.prefix.clone(),
+        tags: agent.skills_tags.clone(),
+        estimated_cost: agent.estimated_cost.map(|cost| match cost {
+            Cost::Cheap => crew::Cost::Cheap,
+            Cost::Medium => crew::Cost::Medium,
+            Cost::Expensive => crew::Cost::Expensive,
+        }),
+        max_concurrency: agent
+            .max_concurrency
+            .map_or(0, |most| usize::try_from(most).unwrap_or(usize::MAX)),
+    }
+}
