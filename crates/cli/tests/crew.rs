@@ -121,3 +121,101 @@ fn a_limit_of_the_whole_reaches_every_agent() {
     let turns = provider.requests().iter().filter(|request| request["model"] == "coder").count();
     assert_eq!(turns, 3);
 }
+
+/// Returns the name of the agent that asks.
+fn asking(request: &Value) -> &str {
+    let identity = system(request).split_once("You are ").unwrap().1;
+    identity.split_once(',').unwrap().0
+}
+
+fn one(agent: &str, task: &str) -> Reply {
+    tasks(&json!([{ "agent": agent, "task": task }]))
+}
+
+fn complete(summary: &str, more: &Value) -> Reply {
+    let mut claims = json!({ "status": "completed", "summary": summary });
+    claims.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    call("task_complete", &claims)
+}
+
+/// The team of the template, at a script that greets wrongly.
+fn team() -> Provider {
+    Provider::answering(|request| match (asking(request), results(request)) {
+        ("lead", 0) => one("explorer", "Find out where the greeting is made."),
+        ("lead", 1) => one("planner", "Plan to greet the world."),
+        ("lead", 2) => one("coder", "Greet the world in greet.sh."),
+        ("lead", 3) => one("reviewer", "Review the change of greet.sh."),
+        ("lead", _) => Reply::Text("greet.sh greets the world; its test passes.".to_owned()),
+        ("explorer", 0) => call("grep", &json!({ "pattern": "echo" })),
+        ("explorer", _) => complete("greet.sh:2 echoes it", &json!({})),
+        ("planner", 0) => call(
+            "write_note",
+            &json!({ "name": "plan", "content": "Change greet.sh, run test.sh." }),
+        ),
+        ("planner", _) => complete("the plan is the note plan", &json!({})),
+        ("coder", 0) => call("read", &json!({ "path": "greet.sh" })),
+        ("coder", 1) => {
+            let new = json!({ "path": "greet.sh", "old_string": "moon", "new_string": "world" });
+            call("edit", &new)
+        }
+        ("coder", 2) => call("bash", &json!({ "command": "sh test.sh" })),
+        ("coder", _) => complete(
+            "greet.sh greets the world",
+            &json!({ "files_modified": ["greet.sh"], "tests_run": ["sh test.sh"] }),
+        ),
+        ("reviewer", 0) => call("git_diff", &json!({})),
+        ("reviewer", 1) => call("bash", &json!({ "command": "sh test.sh" })),
+        ("reviewer", _) => complete("nothing is wrong", &json!({})),
+        (other, _) => panic!("nobody is called {other}"),
+    })
+}
+
+fn git(home: &Home, arguments: &[&str]) {
+    let mut git = std::process::Command::new("git");
+    git.args(["-c", "user.name=t", "-c", "user.email=t@example.org"]).args(arguments);
+    assert!(git.current_dir(home.work()).output().unwrap().status.success());
+}
+
+// The team of the template makes a real change in a real repository.
+#[test]
+fn the_team_of_the_template_makes_a_change() {
+    let provider = team();
+    let home = Home::new(&provider);
+    std::fs::write(home.work().join("greet.sh"), "#!/bin/sh\necho hello moon\n").unwrap();
+    let test = "#!/bin/sh\n[ \"$(sh greet.sh)\" = 'hello world' ] && echo passed\n";
+    std::fs::write(home.work().join("test.sh"), test).unwrap();
+    for arguments in [&["init", "-q"][..], &["add", "."], &["commit", "-qm", "begin"]] {
+        git(&home, arguments);
+    }
+    assert_eq!(home.run(&["init", "--template", "dev-team"]).0, 0);
+    // A project's own agents count once it is trusted; a user's always do.
+    for part in ["agents", "skills"] {
+        let to = home.path(&format!("home/config/{part}"));
+        std::fs::rename(home.work().join(".bowline").join(part), to).unwrap();
+    }
+    let (code, out, err) = home.run(&["exec", "--agent", "lead", "Greet the world, not the moon."]);
+    assert_eq!((code, out.as_str()), (0, "greet.sh greets the world; its test passes.\n"), "{err}");
+    let greeting = std::fs::read_to_string(home.work().join("greet.sh")).unwrap();
+    assert_eq!(greeting, "#!/bin/sh\necho hello world\n");
+    let plan = std::fs::read_to_string(home.work().join(".bowline/notes/plan.md")).unwrap();
+    assert!(plan.contains("Change greet.sh, run test.sh."), "{plan}");
+    let requests = provider.requests();
+    let told = messages(requests.last().unwrap()).iter().map(ToString::to_string);
+    let told = told.collect::<Vec<_>>().join("\n");
+    for part in ["greet.sh:2 echoes it", "greet.sh greets the world", "nothing is wrong"] {
+        assert!(told.contains(part), "{part} is not in {told}");
+    }
+    assert!(!told.contains("discrepancies"), "{told}");
+    // The log has all of them, each under the call that made it.
+    let created: Vec<_> = home
+        .sessions()
+        .iter()
+        .flat_map(|session| home.entries(session))
+        .filter(|entry| entry["kind"] == "created")
+        .map(|entry| entry["data"]["name"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(
+        created,
+        ["lead", "explorer-find-1", "planner-plan-1", "coder-greet-1", "reviewer-review-1"]
+    );
+}

@@ -10,6 +10,9 @@ use bowline_llm::{CallId, text_of};
 use crate::entry::{CallEnded, CallStatus, Completion, CompletionStatus, Entry, EntryKind};
 use crate::tool::{Access, Toolbox};
 
+/// The tools with which agents tell each other something: what those write is no change of the work.
+const ASIDE: [&str; 2] = ["write_note", "shared_state_set"];
+
 /// The name under which a call of `delegate` records what its sub-agents did.
 pub(super) const RECORD: &str = "crew.deeds";
 
@@ -69,7 +72,8 @@ impl Deeds {
                         let command = "work behind a call".to_owned();
                         deeds.commands.push(Ran { command, end: End::Unknown });
                     }
-                    if let Some((name, arguments)) = calls.get(&ended.call) {
+                    let call = calls.get(&ended.call).filter(|(name, _)| !ASIDE.contains(name));
+                    if let Some((name, arguments)) = call {
                         deeds.add(ended, &access(tools, name, arguments));
                     }
                 }
