@@ -42,6 +42,7 @@ mod text;
 mod ticket;
 mod trace;
 
+pub use compat::{MakeTask, TaskTool};
 pub use member::{Boards, ChildTools, Extra, Interaction, Member, OnError, Trace, UnknownWord};
 pub use reflections::{Failure, Reflections};
 pub use registry::{Card, Cost, Factory, Registry};

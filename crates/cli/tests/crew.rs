@@ -1,6 +1,6 @@
 //! Configured agents that work together, as a user meets them.
 
-#![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failure here is a failure of the test")]
 
 mod support;
 
@@ -218,4 +218,27 @@ fn the_team_of_the_template_makes_a_change() {
         created,
         ["lead", "explorer-find-1", "planner-plan-1", "coder-greet-1", "reviewer-review-1"]
     );
+}
+
+// A tool of the configuration is a task for an agent.
+#[test]
+fn a_configured_tool_is_a_task_for_an_agent() {
+    let provider = Provider::answering(|request| match (asking(request), results(request)) {
+        ("reviewer", _) => Reply::Text("a.rs is fine".to_owned()),
+        (_, 0) => call("review", &json!({ "path": "a.rs" })),
+        (_, _) => Reply::Text("done".to_owned()),
+    });
+    let tool = "[tools.review]\nkind = \"agent\"\ndescription = \"Reviews a file.\"\n\
+                agent = \"reviewer\"\ntask = \"Review {path} as a stranger.\"\n\
+                [tools.review.parameters]\ntype = \"object\"\nrequired = [\"path\"]\n\
+                properties = { path = { type = \"string\" } }\n";
+    let home = Home::with(&provider, &format!("{AGENTS}{tool}"));
+    let (code, _, err) = home.run(&["exec", "go"]);
+    assert_eq!(code, 0, "{err}");
+    let requests = provider.requests();
+    let asked = messages(&requests[1]).last().unwrap()["content"].to_string();
+    assert!(asked.contains("Review a.rs as a stranger."), "{asked}");
+    let told = messages(&requests[2]).last().unwrap()["content"].to_string();
+    assert!(told.contains("a.rs is fine"), "{told}");
+    assert!(!err.contains("no effect"), "{err}");
 }

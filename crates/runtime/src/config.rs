@@ -36,7 +36,7 @@ use bowline_agent::limits::Limits;
 use bowline_llm::{Price, Secret};
 
 pub use crate::mcp::{McpConfig, McpKind, McpServer};
-use crate::tools::{self, ToolConfig};
+use crate::tools::ToolConfig;
 
 pub use agents::{
     ALL, AgentConfig, ChildTools, Cost, Interaction, LoopShape, OnError, OutputMode, Planned,
@@ -455,10 +455,6 @@ impl Config {
         let batched = self.providers.values().any(|provider| provider.batch.is_some());
         let all = [
             (rules.into_iter().any(|rules| !rules.is_empty()), "permissions.allow, ask and deny"),
-            (
-                self.tools.values().any(|tool| tool.kind == tools::Kind::Agent),
-                "tools of kind agent",
-            ),
             (!self.sandbox.is_empty(), "sandbox"),
             (batched, "providers.*.batch"),
         ];

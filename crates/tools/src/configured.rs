@@ -17,7 +17,8 @@ pub struct Described {
 }
 
 impl Described {
-    pub(crate) fn spec(&self) -> ToolSpec {
+    /// Returns what a model is told.
+    pub fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: self.name.clone(),
             description: self.description.clone(),
@@ -29,7 +30,7 @@ impl Described {
     ///
     /// # Errors
     /// [`ToolError::Failed`] with what does not fit the schema.
-    pub(crate) fn read(&self, arguments: &str) -> Result<Map<String, Value>, ToolError> {
+    pub fn read(&self, arguments: &str) -> Result<Map<String, Value>, ToolError> {
         let arguments = Value::Object(parse_arguments(arguments)?);
         let complaints = self.arguments.misfits(&arguments, "the arguments");
         match arguments {

@@ -10,7 +10,7 @@ use crate::tool::{DynTool, ToolContext, Toolbox};
 
 use super::ask::{AnswerQuestions, RequestInput};
 use super::board::TaskBoard;
-use super::compat::{DelegateToAgent, SpawnAgents};
+use super::compat::{DelegateToAgent, Placed, SpawnAgents, TaskTool};
 use super::complete::TaskComplete;
 use super::delegate::Delegate;
 use super::delegation::Delegations;
@@ -64,6 +64,8 @@ pub struct Member {
     pub completes: bool,
     /// What it can do besides, asked for by name.
     pub extras: Vec<Extra>,
+    /// Tools that are each a task for one agent, offered where it may delegate to that.
+    pub task_tools: Vec<TaskTool>,
 }
 
 /// Makes the board of a call's session.
@@ -193,6 +195,7 @@ impl Member {
             trace: Trace::OnError,
             completes: false,
             extras: Vec::new(),
+            task_tools: Vec::new(),
         }
     }
 
@@ -235,7 +238,12 @@ impl Member {
                 tools.push(Arc::new(DelegateToAgent(Arc::clone(&seat))));
             }
             if self.has(Extra::SpawnAgents) {
-                tools.push(Arc::new(SpawnAgents(seat)));
+                tools.push(Arc::new(SpawnAgents(Arc::clone(&seat))));
+            }
+            for tool in &self.task_tools {
+                if self.may_delegate_to(&tool.agent) && self.registry.card(&tool.agent).is_some() {
+                    tools.push(Arc::new(Placed(Arc::clone(&seat), tool.clone())));
+                }
             }
         }
         if self.has(Extra::SendMessage) {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bowline_agent::AgentError;
 use bowline_agent::crew::board::{Board, TaskBoard};
-use bowline_agent::crew::{self, Card, Extra, Member, Registry, Spawn};
+use bowline_agent::crew::{self, Card, Extra, Member, Registry, Spawn, TaskTool};
 use bowline_agent::tool::ToolContext;
 
 use crate::config::{ALL, AgentConfig, ChildTools, Cost, Interaction, OnError};
 use crate::error::ConfigError;
+use crate::tools::AgentTool;
 
 use super::factory::{self, AgentFactory};
 use super::toolboxes;
@@ -64,8 +65,26 @@ impl AgentFactory {
             reflections: place.reflections.filter(|_| own.reflections != Some(false)),
             completes: asks_for("task_complete"),
             extras: extras.filter_map(|name| name.parse::<Extra>().ok()).collect(),
+            task_tools: self.task_tools(own)?,
             ..Member { reflections: None, ..place }
         })
+    }
+
+    /// Makes the configured tools that are tasks for other agents.
+    fn task_tools(&self, own: &AgentConfig) -> Result<Vec<TaskTool>, ConfigError> {
+        let agents = self.runtime.configured()?.agents.into_iter();
+        let own = agents.filter(|tool| toolboxes::may_call(own, &tool.described.name));
+        Ok(own
+            .map(|AgentTool { described, agent, task }| {
+                let spec = described.spec();
+                let make = move |arguments: &str| {
+                    described
+                        .read(arguments)
+                        .map(|arguments| task.fill(&arguments, bowline_tools::plain))
+                };
+                TaskTool { spec, agent, task: Arc::new(make) }
+            })
+            .collect())
     }
 
     /// Tells whether an agent may call a tool, as far as the agent that delegates to it has a say.
