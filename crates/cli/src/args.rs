@@ -40,6 +40,9 @@ pub(crate) enum Command {
     /// List, show and check skills: procedures that a model learns when it needs them.
     #[command(alias = "skill")]
     Skills(Skills),
+    /// List, show and delete what agents remember of tasks that failed.
+    #[command(alias = "reflection")]
+    Reflections(Reflections),
     /// List and check the MCP servers that bring tools.
     Mcp(Mcp),
     /// Show what is configured and where it comes from.
@@ -291,6 +294,42 @@ pub(crate) enum SkillCommand {
         /// A skill's folder, or a folder of skills; without it all that are found, those of a project that
         /// is not trusted too.
         path: Option<PathBuf>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// A reflection is a note on a task that failed, which agents are told before a task like it. They are
+/// in reflections/ of the project's .bowline folder, or without one in a folder of yours.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Reflections {
+    #[command(subcommand)]
+    pub(crate) command: ReflectionCommand,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ReflectionCommand {
+    /// List those that count, newest first.
+    List {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print one.
+    Show {
+        /// Its name, as listed.
+        name: String,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete one.
+    Delete {
+        /// Its name, as listed.
+        name: String,
         /// Print JSON.
         #[arg(long)]
         json: bool,

@@ -15,6 +15,7 @@ mod model;
 mod models;
 mod output;
 mod print;
+mod reflections;
 mod sessions;
 mod skills;
 mod trace;
@@ -67,6 +68,7 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Init(init) => init::run(&init),
         Command::Effects(effects) => effects::run(&effects),
         Command::Skills(skills) => skills::run(&skills),
+        Command::Reflections(reflections) => reflections::run(&reflections),
         Command::Mcp(mcp) => tokio.block_on(mcp::run(&mcp)),
         Command::Config(config) => config::run(&config),
         Command::Doctor(doctor) => tokio.block_on(doctor::run(&doctor)),

@@ -167,7 +167,7 @@ fn shown(folder: &Path, runtime: &Runtime) -> String {
 }
 
 /// Returns the beginning of a description, in one line.
-fn first_words(description: &str) -> String {
+pub(crate) fn first_words(description: &str) -> String {
     let line = description.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(80) {
         Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),

@@ -13,6 +13,7 @@
 //! - [`project`]: the project around the working directory.
 //! - [`instructions`]: what the user and the project tell every model.
 //! - [`skills`]: procedures that a model learns when it needs them.
+//! - [`reflections`]: what agents remember of tasks that failed.
 //! - [`doctor`]: whether everything is there that is needed.
 //! - [`prompt`]: what a model is told before the user says anything.
 //! - [`agents`]: agents in files and tables, and what makes them.
@@ -40,6 +41,7 @@ pub mod permission;
 pub mod project;
 pub mod prompt;
 pub mod provider;
+pub mod reflections;
 mod runtime;
 pub mod skills;
 pub mod telemetry;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use bowline_agent::limits::Limits;
-use bowline_agent::{Agent, OutputSchema};
+use bowline_agent::{Agent, OutputSchema, Redaction};
 use bowline_llm::Model;
 use bowline_store::{Durability, Files};
 use bowline_tools::process::{Helper, Processes};
@@ -22,6 +22,7 @@ use crate::local;
 use crate::mcp;
 use crate::project;
 use crate::provider::{self, Made, Making, ModelName, Picked, Shared};
+use crate::reflections::Reflections;
 use crate::skills::{self, Skills};
 use crate::telemetry::{Settings, Telemetry};
 use crate::tools::{self, Configured};
@@ -184,6 +185,11 @@ impl Runtime {
     /// Reads what agents may learn.
     pub fn skills(&self) -> Skills {
         skills::read(&skills::places(&self.folders, &self.environment))
+    }
+
+    /// Returns what agents of the project remember of tasks that failed, without what a redaction knows.
+    pub fn reflections(&self, redaction: Redaction) -> Reflections {
+        Reflections::new(self.of_project("reflections"), redaction)
     }
 
     /// Returns where the user's sessions are kept.
