@@ -242,3 +242,30 @@ fn a_configured_tool_is_a_task_for_an_agent() {
     assert!(told.contains("a.rs is fine"), "{told}");
     assert!(!err.contains("no effect"), "{err}");
 }
+
+// 83: who fails leaves a note, and the next one with such a task is told.
+#[test]
+fn what_went_wrong_is_told_to_the_next_one() {
+    let provider = Provider::answering(|request| match (asking(request), results(request)) {
+        ("coder", _) => call(
+            "task_complete",
+            &json!({ "status": "failed", "summary": "the parser has no tests", "caveats": "write some" }),
+        ),
+        (_, 0) => one("coder", "Refactor the parser of expressions."),
+        (_, _) => Reply::Text("done".to_owned()),
+    });
+    let home = Home::with(&provider, AGENTS);
+    let told = |from: usize| {
+        let requests = provider.requests();
+        let coder = requests[from..].iter().find(|request| asking(request) == "coder").unwrap();
+        messages(coder).iter().map(ToString::to_string).collect::<String>()
+    };
+    assert_eq!(home.run(&["exec", "go"]).0, 0);
+    assert!(!told(0).contains("prior_reflections"));
+    let before = provider.requests().len();
+    assert_eq!(home.run(&["exec", "go"]).0, 0);
+    let second = told(before);
+    assert!(second.contains("prior_reflections") && second.contains("the parser has no tests"));
+    let (_, out, _) = home.run(&["reflections", "list"]);
+    assert!(out.contains("coder"), "{out}");
+}

@@ -4,6 +4,7 @@
 mod support;
 
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 
 use bowline_agent::Redaction;
 use bowline_agent::crew::{Failure, Reflections as _};
@@ -16,11 +17,18 @@ use support::Home;
 const OLDER: &str = "coder-1-20261122-090000-00000001";
 const NEWER: &str = "coder-2-20261122-090100-00000002";
 
+/// Returns where the notes of the project are: with the user, whatever the project brings.
+fn folder(home: &Home) -> PathBuf {
+    let list = json_of(home, &["reflections", "list", "--json"]);
+    let folder = PathBuf::from(list["folder"].as_str().unwrap());
+    assert!(!folder.starts_with(home.work()), "{folder:?}");
+    folder
+}
+
 /// A home with a project in which two agents failed.
 async fn home() -> Home {
     let home = Home::configured("");
-    let folder = home.work().join(".bowline/reflections");
-    let reflections = Reflections::new(folder, Redaction::default());
+    let reflections = Reflections::new(folder(&home), Redaction::default());
     for (id, at, task) in [
         (1, "2026-11-22T09:00:00Z", "Make the parser faster"),
         (2, "2026-11-22T09:01:00Z", "Port it\nto \u{1b}[31mWindows"),
@@ -61,7 +69,7 @@ async fn reflections_are_listed_newest_first_and_shown() {
 #[tokio::test]
 async fn programs_get_json() {
     let home = home().await;
-    let folder = home.work().canonicalize().unwrap().join(".bowline/reflections");
+    let folder = folder(&home);
     let about = |name: &str, agent: &str, time: &str, task: &str| {
         json!({
             "name": name, "file": folder.join(format!("{name}.md")), "time": time, "agent": agent,
@@ -101,7 +109,7 @@ async fn a_reflection_is_deleted_once_and_a_wrong_name_is_told() {
 #[tokio::test]
 async fn a_file_that_cannot_be_used_is_named_and_can_be_deleted() {
     let home = home().await;
-    let folder = home.work().join(".bowline/reflections");
+    let folder = folder(&home);
     symlink(home.path("home/config/config.toml"), folder.join("link.md")).unwrap();
     let (code, out, err) = home.run(&["reflections", "list"]);
     assert_eq!((code, out.lines().count()), (0, 2));

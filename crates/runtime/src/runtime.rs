@@ -189,7 +189,8 @@ impl Runtime {
 
     /// Returns what agents of the project remember of tasks that failed, without what a redaction knows.
     pub fn reflections(&self, redaction: Redaction) -> Reflections {
-        Reflections::new(self.of_project("reflections"), redaction)
+        // They are told to agents unasked: what a project brings would have to be trusted.
+        Reflections::new(self.with_the_user("reflections"), redaction)
     }
 
     /// Returns where the user's sessions are kept.
@@ -325,17 +326,29 @@ impl Runtime {
         }
     }
 
-    /// Returns where something is kept of the project: in its `.bowline` folder, or else in a folder of
-    /// the user's that is named after where it lies.
+    /// Returns where something is kept of the project: in its `.bowline` folder, or else with the user.
     pub(crate) fn of_project(&self, name: &str) -> PathBuf {
+        match project::bowline_folder(&self.environment.cwd) {
+            Some(folder) => folder.join(name),
+            None => self.with_the_user(name),
+        }
+    }
+
+    /// Returns where the user keeps something of the project, in a folder that is named after where the
+    /// project lies.
+    fn with_the_user(&self, name: &str) -> PathBuf {
         let cwd = &self.environment.cwd;
-        let folder = project::bowline_folder(cwd).unwrap_or_else(|| {
-            let root = project::git_root(cwd).unwrap_or(cwd);
-            let hash = Sha256::digest(root.as_os_str().as_encoded_bytes());
-            let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-            self.folders.data.join("projects").join(hash)
-        });
-        folder.join(name)
+        let root = project::git_root(cwd).unwrap_or(cwd);
+        let hash = Sha256::digest(root.as_os_str().as_encoded_bytes());
+        let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        self.folders.data.join("projects").join(hash).join(name)
+    }
+
+    /// Makes what hides all that is known to be secret.
+    pub(crate) fn redaction(&self) -> Result<Redaction, ConfigError> {
+        let keys = provider::secrets(&self.config, &self.environment).into_iter();
+        let others = self.secrets_of_servers().into_iter().chain(self.configured()?.secrets);
+        Ok(Redaction::new(keys.chain(others)))
     }
 
     /// Makes the tools of the configuration.

@@ -28,7 +28,11 @@ impl AgentFactory {
             });
         }
         let board = |cx: &ToolContext| Arc::new(Board::of(cx)) as Arc<dyn TaskBoard>;
-        let member = Member { board: Some(Arc::new(board)), ..Member::new(&own.name, registry) };
+        let member = Member {
+            board: Some(Arc::new(board)),
+            reflections: Some(Arc::new(self.runtime.reflections(self.runtime.redaction()?))),
+            ..Member::new(&own.name, registry)
+        };
         self.member(own, model, member)
     }
 

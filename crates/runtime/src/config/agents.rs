@@ -155,11 +155,8 @@ impl AgentConfig {
 
     /// Returns the keys that are set and have no effect in this version.
     pub(super) fn without_effect(&self) -> Vec<&'static str> {
-        let later = [
-            (self.reflections.is_some(), "reflections"),
-            (self.permissions.is_set(), "permissions"),
-            (!self.sandbox.is_empty(), "sandbox"),
-        ];
+        let later =
+            [(self.permissions.is_set(), "permissions"), (!self.sandbox.is_empty(), "sandbox")];
         later.into_iter().filter(|(is_set, _)| *is_set).map(|(_, key)| key).collect()
     }
 }
