@@ -8,19 +8,21 @@ use crate::entry::{Entry, EntryKind};
 use crate::id::AgentId;
 use crate::limits::{LimitKind, Limits};
 
-/// Returns what an entry says was spent.
-pub(crate) fn spent_by(kind: &EntryKind) -> Spent {
-    let (usage, cost_usd, unpriced) = match kind {
-        EntryKind::Assistant(said) => match said.usage {
-            Some(usage) => (usage, said.cost_usd, said.unpriced),
-            None => return Spent::default(),
-        },
-        EntryKind::ExternalUsage(external) => (external.usage, external.cost_usd, 0),
-        _ => return Spent::default(),
-    };
-    match cost_usd {
-        Some(cost_usd) => Spent { usage, cost_usd, unpriced },
-        None => Spent::at(None, usage),
+impl EntryKind {
+    /// Returns what the entry says was spent.
+    pub fn spent(&self) -> Spent {
+        let (usage, cost_usd, unpriced) = match self {
+            Self::Assistant(said) => match said.usage {
+                Some(usage) => (usage, said.cost_usd, said.unpriced),
+                None => return Spent::default(),
+            },
+            Self::ExternalUsage(external) => (external.usage, external.cost_usd, 0),
+            _ => return Spent::default(),
+        };
+        match cost_usd {
+            Some(cost_usd) => Spent { usage, cost_usd, unpriced },
+            None => Spent::at(None, usage),
+        }
     }
 }
 
@@ -88,7 +90,7 @@ impl Ledger {
             EntryKind::RunEnded(_) => account.limits = None,
             _ => {}
         }
-        let (spent, turns) = (spent_by(&entry.kind), turns_of(&entry.kind));
+        let (spent, turns) = (entry.kind.spent(), turns_of(&entry.kind));
         if spent == Spent::default() && turns == 0 {
             return;
         }

@@ -78,7 +78,7 @@ pub enum Purpose {
 impl Purpose {
     /// Tells whether it counts as one of the model turns of its run: what the loop asks on its own, to
     /// sum up or to shorten, does not.
-    pub(crate) fn is_turn(self) -> bool {
+    pub fn is_turn(self) -> bool {
         match self {
             Self::Turn | Self::Continue | Self::Repair | Self::Plan => true,
             Self::WrapUp | Self::Compact => false,

@@ -467,7 +467,11 @@ pub(crate) enum SessionCommand {
     Show {
         /// The session, or the beginning of its id.
         id: String,
-        /// Print its events as JSON lines: --output-format bowline.
+        /// Print who did what for whom: its agents, their runs and calls, and the agents that a call
+        /// made below it.
+        #[arg(long, conflicts_with = "output_format")]
+        tree: bool,
+        /// Print its events as JSON lines: --output-format bowline. Of the tree: as one JSON object.
         #[arg(long, conflicts_with = "output_format")]
         json: bool,
         /// Print it as another agent would have printed it; see `bowline exec --help`.

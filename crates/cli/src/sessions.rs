@@ -1,5 +1,7 @@
 //! `bowline sessions`: list, show, check and delete sessions, and say something to one.
 
+mod tree;
+
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -30,7 +32,10 @@ pub(crate) async fn run(args: Sessions) -> Result<ExitCode, Failure> {
             let cwd = here.then(|| runtime.environment.cwd.to_string_lossy());
             list(store.list(cwd.as_deref())?, json)
         }
-        SessionCommand::Show { id, json, output_format } => {
+        SessionCommand::Show { id, tree: true, json, .. } => {
+            tree::show(&store, args::resolve(&store, &id)?, json)?
+        }
+        SessionCommand::Show { id, json, output_format, .. } => {
             let id = args::resolve(&store, &id)?;
             match args::format(json, output_format) {
                 Format::Text => show(&store, id)?,

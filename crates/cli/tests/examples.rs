@@ -49,6 +49,7 @@ examples! {
     root_or_sub => "sub:  A sheet bend joins two ropes.",
     steering => "tool: skipped",
     readme => "42",
+    lasting_crew => "ledger is there.",
     turns_over_http => "usage",
     idle_sessions => "bytes each",
     effects => "I give up.",

@@ -12,28 +12,15 @@ mod support;
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use support::{Home, Provider, Reply, results};
+use support::{Dice, Home, Provider, Reply, results};
 
 /// How many kills the sweep makes at least.
 const KILLS: usize = 200;
 
 /// How many replies with calls a run takes.
 const TURNS: usize = 10;
-
-/// A small generator of numbers: the same sweep every time, as far as the machine allows.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-}
 
 /// Answers with one command that has a side effect and one read, until there were enough. What to
 /// do next follows from how many results there are, so a resumed run goes on where it was.
@@ -71,18 +58,6 @@ fn run_and_kill(home: &Home, session: Option<&str>, dice: &mut Dice) -> bool {
     child.kill().unwrap();
     // It may have been quicker than the kill.
     child.wait().unwrap().success()
-}
-
-fn wait_until_gone(home: &Home) {
-    let deadline = Instant::now() + Duration::from_secs(2);
-    loop {
-        let left = home.processes();
-        if left.is_empty() {
-            return;
-        }
-        assert!(Instant::now() < deadline, "left after 2 s: {left:#?}");
-        std::thread::yield_now();
-    }
 }
 
 /// Checks the log of a finished session: every call has one end, and what is said of it is true.
@@ -148,7 +123,7 @@ fn nothing_is_lost_or_repeated_or_left_by_kill_9() {
         let session = loop {
             let session = home.sessions().first().cloned();
             let has_ended = run_and_kill(&home, session.as_deref(), &mut dice);
-            wait_until_gone(&home);
+            home.wait_until_gone();
             if has_ended {
                 break home.sessions().remove(0);
             }

@@ -7,7 +7,6 @@ use bowline_llm::{AssistantMessage, Spent};
 
 use crate::entry::{Ending, Entry, EntryKind, RunEnded};
 use crate::id::OpId;
-use crate::ledger::spent_by;
 use crate::op::Op;
 use crate::outcome::Outcome;
 use crate::output::without_fence;
@@ -46,7 +45,7 @@ impl Totals {
         let copied = self.copies > 0;
         self.copies = self.copies.saturating_sub(1);
         if !copied {
-            self.spent += spent_by(&entry.kind);
+            self.spent += entry.kind.spent();
             self.active_ms += entry.active_ms.unwrap_or(0);
         }
         match &entry.kind {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -205,6 +206,19 @@ pub fn messages(request: &Value) -> &Vec<Value> {
     request["messages"].as_array().unwrap()
 }
 
+/// A small generator of numbers: the same sweep every time, as far as the machine allows.
+pub struct Dice(pub u64);
+
+impl Dice {
+    /// Returns a number below `sides`.
+    pub fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+}
+
 /// A user's folders and a directory to work in.
 pub struct Home {
     folder: TempDir,
@@ -273,16 +287,16 @@ impl Home {
 
     /// Returns the entries of a session in order.
     pub fn entries(&self, session: &str) -> Vec<Value> {
-        let logs = self.path("home/data/sessions");
-        let day = std::fs::read_dir(logs).unwrap().map(|day| day.unwrap().path());
-        let log = day.map(|day| day.join(format!("{session}.jsonl"))).find(|log| log.exists());
-        let text = std::fs::read_to_string(log.unwrap()).unwrap();
-        text.lines()
-            .flat_map(|line| {
-                let commit: Value = serde_json::from_str(line).unwrap();
-                commit["entries"].as_array().unwrap().clone()
-            })
-            .collect()
+        let text = std::fs::read_to_string(self.log(session)).unwrap();
+        let commits = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        commits.flat_map(|commit| commit["entries"].as_array().unwrap().clone()).collect()
+    }
+
+    /// Returns the file that holds a session's log.
+    pub fn log(&self, session: &str) -> PathBuf {
+        let days = std::fs::read_dir(self.path("home/data/sessions")).unwrap();
+        let mut logs = days.map(|day| day.unwrap().path().join(format!("{session}.jsonl")));
+        logs.find(|log| log.exists()).unwrap()
     }
 
     /// Returns the processes that work in this home's directory, and their command lines.
@@ -296,6 +310,19 @@ impl Home {
                 format!("{}: {command}", process.display())
             })
             .collect()
+    }
+
+    /// Waits until nothing works in this home's directory any more.
+    pub fn wait_until_gone(&self) {
+        let deadline = Instant::now() + Duration::from_secs(2);
+        loop {
+            let left = self.processes();
+            if left.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < deadline, "left after 2 s: {left:#?}");
+            std::thread::yield_now();
+        }
     }
 }
 
