@@ -37,12 +37,13 @@ mcp-real:
 demo:
     ./scripts/demo
 
-# The benchmarks of the loop, of the wire, and memory per idle session.
+# The benchmarks of the loop, of the wire, memory per idle session, and a crowd of sub-agents.
 bench:
     cargo bench --locked -p bowline --bench loop
     cargo bench --locked -p bowline-llm --bench turns
     cargo bench --locked -p bowline-llm --bench streams
     cargo run --release --locked -p bowline --example idle_sessions
+    cargo run --release --locked -p bowline-store --example crowd
 
 # CPU and memory of the command against a scripted model server: `MOCKLLM=path just measure`.
 measure *arguments:

@@ -1,7 +1,7 @@
 //! The hub of a session: every commit becomes events here, in order of positions, for whoever
 //! listens.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use bowline_llm::{CallId, Spent};
 
-use crate::entry::Entry;
+use crate::entry::{Entry, EntryKind};
 use crate::event::{AgentMeta, Event, EventBody};
 use crate::id::{AgentId, RunId, SessionId};
 use crate::journal::Pos;
@@ -26,7 +26,9 @@ pub(crate) struct Hub {
 struct Inner {
     projection: Projection,
     ledger: Ledger,
-    listeners: Vec<Listener>,
+    // By whose events they hear: an agent's and those of all agents below it. An event is handed to
+    // those of its agent and of the agents above, however many others there are.
+    listeners: HashMap<AgentId, Vec<Listener>>,
     // The position that is published next, and what is ready for later ones: two agents may return
     // from their appends in the other order than they were written.
     next: Pos,
@@ -39,9 +41,7 @@ struct Parked {
 }
 
 struct Listener {
-    // Whose events: an agent's and those of all agents below it.
-    of: AgentId,
-    // The run with whose end the stream ends.
+    // The run of its agent with whose end the stream ends.
     run: Option<RunId>,
     to: Channel,
 }
@@ -87,8 +87,13 @@ impl Hub {
             projection.pass(entry);
             ledger.apply(entry);
         }
-        let inner =
-            Inner { projection, ledger, listeners: Vec::new(), next: tip, parked: BTreeMap::new() };
+        let inner = Inner {
+            projection,
+            ledger,
+            listeners: HashMap::new(),
+            next: tip,
+            parked: BTreeMap::new(),
+        };
         Self { session, inner: Mutex::new(inner) }
     }
 
@@ -113,7 +118,7 @@ impl Hub {
     /// Publishes an event that follows from no entry.
     pub(crate) fn live(&self, meta: &Arc<AgentMeta>, ts: Timestamp, live: Live) {
         let mut inner = self.lock();
-        if !inner.is_heard() {
+        if !inner.is_heard(meta) {
             return;
         }
         let (run, turn) = inner.projection.place(meta.id);
@@ -154,7 +159,7 @@ impl Hub {
     ) -> (Pos, mpsc::UnboundedReceiver<Arc<Event>>) {
         let (to, from) = mpsc::unbounded_channel();
         let mut inner = self.lock();
-        inner.listeners.push(Listener { of, run: Some(run), to: Channel::Lossless(to) });
+        inner.add(of, Listener { run: Some(run), to: Channel::Lossless(to) });
         (inner.next, from)
     }
 
@@ -163,7 +168,7 @@ impl Hub {
     pub(crate) fn subscribe(&self, of: AgentId, buffer: usize) -> mpsc::Receiver<Arc<Event>> {
         let (to, from) = mpsc::channel(buffer.max(1) + KEPT);
         let to = Channel::Bounded { to, gap: None };
-        self.lock().listeners.push(Listener { of, run: None, to });
+        self.lock().add(of, Listener { run: None, to });
         from
     }
 
@@ -208,7 +213,7 @@ impl Inner {
             return;
         }
         // Whoever begins to listen later finds in the log what was committed by then.
-        let is_heard = self.is_heard();
+        let is_heard = self.tells(entries);
         let mut events = Vec::new();
         for (at, entry) in (pos.0..).map(Pos).zip(entries) {
             self.ledger.apply(entry);
@@ -239,27 +244,62 @@ impl Inner {
         (*first.key() <= self.next).then(|| first.remove())
     }
 
-    /// Tells whether somebody listens, and lets go of those who do not any more.
-    fn is_heard(&mut self) -> bool {
-        self.listeners.retain(|listener| !listener.to.is_closed());
+    fn add(&mut self, of: AgentId, listener: Listener) {
+        self.listeners.entry(of).or_default().push(listener);
+    }
+
+    /// Tells whether somebody hears what a commit tells.
+    fn tells(&mut self, entries: &[Entry]) -> bool {
+        let Some(first) = entries.first().filter(|_| !self.listeners.is_empty()) else {
+            return false;
+        };
+        // The end of a call is the end of its sub-agents, which they who listen to those hear.
+        let ends = |entry: &Entry| {
+            matches!(entry.kind, EntryKind::CallEnded(_) | EntryKind::BackgroundEnded(_))
+        };
+        let parent = match &first.kind {
+            EntryKind::Created(created) => created.parent.as_ref().map(|parent| parent.agent),
+            _ => None,
+        };
+        let known = self.projection.meta(parent.unwrap_or(first.agent));
+        entries.iter().any(ends)
+            || self.has_listener(first.agent)
+            || known.is_some_and(|known| self.is_heard(&known))
+    }
+
+    /// Tells whether somebody listens to an agent or to one above it.
+    fn is_heard(&mut self, agent: &AgentMeta) -> bool {
         !self.listeners.is_empty()
+            && (self.has_listener(agent.id)
+                || agent.ancestors.iter().any(|above| self.has_listener(*above)))
+    }
+
+    /// Tells whether somebody listens to an agent, and lets go of those who do not any more.
+    fn has_listener(&mut self, of: AgentId) -> bool {
+        self.retain(of, |listener| !listener.to.is_closed());
+        self.listeners.contains_key(&of)
     }
 
     fn dispatch(&mut self, event: &Arc<Event>) {
-        self.listeners.retain_mut(|listener| listener.hear(event));
+        self.retain(event.agent.id, |listener| listener.hear_own(event));
+        for above in event.agent.ancestors.iter() {
+            self.retain(*above, |listener| listener.to.send(event));
+        }
+    }
+
+    fn retain(&mut self, of: AgentId, stays: impl FnMut(&mut Listener) -> bool) {
+        let Some(listeners) = self.listeners.get_mut(&of) else { return };
+        listeners.retain_mut(stays);
+        if listeners.is_empty() {
+            self.listeners.remove(&of);
+        }
     }
 }
 
 impl Listener {
-    /// Hands on an event; returns whether the listener stays.
-    fn hear(&mut self, event: &Arc<Event>) -> bool {
-        if event.agent.id != self.of && !event.agent.ancestors.contains(&self.of) {
-            return !self.to.is_closed();
-        }
-        let is_last = event.body.is_terminal()
-            && event.agent.id == self.of
-            && self.run.is_some()
-            && event.run == self.run;
+    /// Hands on an event of the agent that is listened to; returns whether the listener stays.
+    fn hear_own(&mut self, event: &Arc<Event>) -> bool {
+        let is_last = event.body.is_terminal() && self.run.is_some() && event.run == self.run;
         self.to.send(event) && !is_last
     }
 }

@@ -33,7 +33,8 @@ struct Session {
 #[derive(Debug, Default)]
 struct State {
     entries: Vec<Entry>,
-    seqs: HashMap<AgentId, u64>,
+    // Where the entries of each agent are.
+    agents: HashMap<AgentId, Vec<Pos>>,
     positions: HashMap<EntryId, Pos>,
     inbox: Vec<Op>,
     // Posting is idempotent for as long as the session lives.
@@ -157,27 +158,25 @@ impl Journal for Log {
             _ if known.iter().any(Option::is_some) => return Err(JournalError::Fenced(self.agent)),
             _ => {}
         }
-        let seq = state.seqs.entry(self.agent).or_default();
-        if *seq != after.0 {
+        let State { entries: all, agents, positions, .. } = &mut *state;
+        let own = agents.entry(self.agent).or_default();
+        if own.len() as u64 != after.0 {
             return Err(JournalError::Fenced(self.agent));
         }
-        *seq += entries.len() as u64;
-        let first = Pos(state.entries.len() as u64);
-        for entry in entries {
-            let pos = Pos(state.entries.len() as u64);
-            state.positions.insert(entry.id, pos);
-            state.entries.push(entry.clone());
+        let first = Pos(all.len() as u64);
+        for (pos, entry) in (first.0..).map(Pos).zip(entries) {
+            positions.insert(entry.id, pos);
+            own.push(pos);
+            all.push(entry.clone());
         }
         Ok(first)
     }
 
     async fn read(&self) -> Result<Vec<(Pos, Entry)>, JournalError> {
         let state = lock(&self.session.state);
-        let all = (0..).map(Pos).zip(&state.entries);
-        Ok(all
-            .filter(|(_, entry)| entry.agent == self.agent)
-            .map(|(pos, entry)| (pos, entry.clone()))
-            .collect())
+        let own = state.agents.get(&self.agent).into_iter().flatten();
+        let entry = |pos: &Pos| Some((*pos, state.entries.get(pos.0 as usize)?.clone()));
+        Ok(own.filter_map(entry).collect())
     }
 }
 

@@ -225,11 +225,9 @@ impl Projection {
 
     /// Returns the sub-agents of a call whose runs are open, in order of their names.
     pub(crate) fn open_children(&self, parent: AgentId, call: &CallId) -> Vec<Arc<AgentMeta>> {
-        let is_open = |child: &&Agent| {
-            let by = child.parent.as_ref();
-            child.run.is_some() && by.is_some_and(|(agent, by)| *agent == parent && by == call)
-        };
-        let open = self.agents.values().filter(is_open);
+        let children = self.children.get(&(parent, call.clone())).into_iter().flatten();
+        let open =
+            children.filter_map(|id| self.agents.get(id)).filter(|child| child.run.is_some());
         let mut open: Vec<_> = open.map(|child| Arc::clone(&child.meta)).collect();
         open.sort_by(|a, b| a.name.cmp(&b.name));
         open

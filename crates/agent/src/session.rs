@@ -1,6 +1,6 @@
 //! A live session: what its agents share.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::{mpsc, watch};
@@ -40,6 +40,7 @@ pub(crate) struct Session {
 #[derive(Default)]
 struct Names {
     given: HashMap<AgentId, String>,
+    taken: HashSet<String>,
     // By configuration, the last number given: no lower one is free.
     last: HashMap<String, u64>,
 }
@@ -135,7 +136,7 @@ impl Session {
         if let Some(name) = names.given.get(&agent) {
             return name.clone();
         }
-        let Names { given, last } = &mut *names;
+        let Names { given, taken, last } = &mut *names;
         let last = last.entry(config.to_owned()).or_default();
         let stem = slug.map_or_else(|| config.to_owned(), |slug| format!("{config}-{slug}"));
         let name = loop {
@@ -144,12 +145,13 @@ impl Session {
             // One of another configuration may look the same.
             let is_taken = self.hub.has_number(config, *last)
                 || self.hub.has_name(&name)
-                || given.values().any(|given| *given == name);
+                || taken.contains(&name);
             if !is_taken {
                 break name;
             }
         };
         given.insert(agent, name.clone());
+        taken.insert(name.clone());
         name
     }
 

@@ -301,6 +301,7 @@ impl Turn {
             self.commit(vec![EntryKind::Canceled(Canceled { reason, op })]).await?;
         }
         self.stop.cancel();
+        self.stop_children_aside();
         Ok(())
     }
 

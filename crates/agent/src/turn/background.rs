@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -162,11 +162,22 @@ impl Turn {
         self.close_background().await;
     }
 
+    /// Has everything stopped that sub-agents do for calls which wait or are over, without waiting for
+    /// it. What is in flight is stopped at the same time: one after the other, each level of agents
+    /// would double the time that those above it wait.
+    pub(super) fn stop_children_aside(&self) {
+        self.waiting.values().for_each(Children::stop);
+        for background in self.background.values() {
+            background.task.abort();
+            background.children.stop();
+        }
+    }
+
     /// Stops what goes on behind calls in this process.
     pub(super) async fn close_background(&mut self) {
-        for (_, background) in self.background.drain().collect::<Vec<_>>() {
-            background.task.abort();
-            background.children.close().await;
-        }
+        let background: Vec<_> =
+            self.background.drain().map(|(_, background)| background).collect();
+        background.iter().for_each(|background| background.task.abort());
+        join_all(background.iter().map(|background| background.children.close())).await;
     }
 }

@@ -11,6 +11,7 @@ mod reflecting;
 mod registry;
 mod seed_001;
 mod stopping;
+mod trees;
 mod working;
 
 use std::sync::Arc;

@@ -15,6 +15,9 @@ use super::place::{Place, failed, is_absent};
 
 const BLOCK: usize = 128 * 1024;
 
+/// As [`BLOCK`], where a little is read here and a little there.
+const SMALL_BLOCK: usize = 8 * 1024;
+
 /// One line of a log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Commit {
@@ -56,6 +59,15 @@ pub(crate) struct Mark {
     pub(crate) hash: Hash,
 }
 
+/// Neighbouring lines of a log that are all of one agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    /// The place before its first line.
+    pub(crate) start: Mark,
+    /// How many lines it has.
+    pub(crate) lines: u64,
+}
+
 /// What is asked of a log. All lines are checked, but only the chosen ones are taken apart.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Choice {
@@ -81,6 +93,11 @@ enum End {
 
 impl Commits {
     pub(crate) fn open(place: &Place, choice: Choice) -> Result<Self, JournalError> {
+        Self::open_by(BLOCK, place, choice)
+    }
+
+    /// Opens a log of which so many bytes are read at once.
+    fn open_by(block: usize, place: &Place, choice: Choice) -> Result<Self, JournalError> {
         let path = place.log();
         let file = match File::open(&path) {
             Ok(file) => file,
@@ -88,7 +105,7 @@ impl Commits {
             Err(error) => return Err(failed("open", &path)(error)),
         };
         Ok(Self {
-            reader: BufReader::with_capacity(BLOCK, file),
+            reader: BufReader::with_capacity(block, file),
             path,
             mark: Mark::default(),
             line: Vec::new(),
@@ -190,20 +207,33 @@ impl Iterator for Commits {
 }
 
 /// Returns the entries of commits with their positions, those that were not asked for left out.
-pub(crate) fn collect(
-    commits: &mut Commits,
-    agent: Option<AgentId>,
-) -> Result<Vec<(Pos, Entry)>, JournalError> {
+pub(crate) fn collect(commits: &mut Commits) -> Result<Vec<(Pos, Entry)>, JournalError> {
     let from = commits.choice.from;
     let mut found = Vec::new();
     for commit in commits {
         let Commit { pos, entries, .. } = commit?;
         let entries = (pos.0..).map(Pos).zip(entries);
-        found.extend(
-            entries.filter(|(pos, entry)| {
-                *pos >= from && agent.is_none_or(|agent| agent == entry.agent)
-            }),
-        );
+        found.extend(entries.filter(|(pos, _)| *pos >= from));
+    }
+    Ok(found)
+}
+
+/// Returns the entries of an agent with their positions, however long the log is beside them.
+pub(crate) fn collect_of(
+    agent: AgentId,
+    place: &Place,
+    stretches: &[Stretch],
+) -> Result<Vec<(Pos, Entry)>, JournalError> {
+    let block = if stretches.len() > 1 { SMALL_BLOCK } else { BLOCK };
+    let mut commits = Commits::open_by(block, place, Choice::default())?;
+    let mut found = Vec::new();
+    for stretch in stretches {
+        commits = commits.after(stretch.start)?;
+        for _ in 0..stretch.lines {
+            let Some(Commit { pos, entries, .. }) = commits.next().transpose()? else { break };
+            let entries = (pos.0..).map(Pos).zip(entries);
+            found.extend(entries.filter(|(_, entry)| entry.agent == agent));
+        }
     }
     Ok(found)
 }

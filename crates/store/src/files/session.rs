@@ -10,7 +10,7 @@ use bowline_agent::id::AgentId;
 use bowline_agent::journal::{Blobs, Inbox, Journal, JournalError, Pos, Seq, SessionLog};
 
 use super::blobs::FileBlobs;
-use super::commits::{Choice, Commits, collect};
+use super::commits::{Choice, Commits, collect, collect_of};
 use super::disk::{Disk, blocking};
 use super::inbox::FileInbox;
 use super::place::{Place, lock};
@@ -64,25 +64,30 @@ impl Held {
         result
     }
 
-    async fn read(
-        self: &Arc<Self>,
-        from: Pos,
-        agent: Option<AgentId>,
-    ) -> Result<Vec<(Pos, Entry)>, JournalError> {
+    async fn read(self: &Arc<Self>, from: Pos) -> Result<Vec<(Pos, Entry)>, JournalError> {
         let (source, end) = {
             let mut writer = lock(&self.writer);
-            (writer.source(from, agent), writer.end())
+            (writer.source(from), writer.end())
         };
         match source {
             Source::Loaded(entries) => Ok(entries),
             Source::Log(_) if end.lines == 0 => Ok(Vec::new()),
             Source::Log(mark) => {
                 let held = Arc::clone(self);
-                let choice = Choice { from, ..agent.map(Choice::of).unwrap_or_default() };
-                blocking(move || {
-                    collect(&mut Commits::open(&held.place, choice)?.after(mark)?, agent)
-                })
-                .await
+                let choice = Choice { from, ..Choice::default() };
+                blocking(move || collect(&mut Commits::open(&held.place, choice)?.after(mark)?))
+                    .await
+            }
+        }
+    }
+
+    async fn read_of(self: &Arc<Self>, agent: AgentId) -> Result<Vec<(Pos, Entry)>, JournalError> {
+        let source = lock(&self.writer).source_of(agent);
+        match source {
+            Source::Loaded(entries) => Ok(entries),
+            Source::Log(stretches) => {
+                let held = Arc::clone(self);
+                blocking(move || collect_of(agent, &held.place, &stretches)).await
             }
         }
     }
@@ -104,7 +109,7 @@ impl SessionLog for FileSession {
     }
 
     async fn read(&self, from: Pos) -> Result<Vec<(Pos, Entry)>, JournalError> {
-        self.0.read(from, None).await
+        self.0.read(from).await
     }
 
     fn tip(&self) -> (Pos, Option<String>) {
@@ -153,6 +158,6 @@ impl Journal for FileJournal {
     }
 
     async fn read(&self) -> Result<Vec<(Pos, Entry)>, JournalError> {
-        self.held.read(Pos(0), Some(self.agent)).await
+        self.held.read_of(self.agent).await
     }
 }

@@ -12,7 +12,7 @@ use bowline_agent::entry::{Entry, EntryKind};
 use bowline_agent::id::{AgentId, EntryId};
 use bowline_agent::journal::{JournalError, Pos, Seq};
 
-use super::commits::{Choice, Commit, Commits, Mark};
+use super::commits::{Choice, Commit, Commits, Mark, Stretch};
 use super::disk::Disk;
 use super::line;
 use super::lock::Lock;
@@ -34,7 +34,7 @@ pub(crate) struct Writer {
     end: Mark,
     /// Whether bytes of a failed write may be behind the end.
     is_torn: bool,
-    agents: HashMap<AgentId, u64>,
+    agents: HashMap<AgentId, Own>,
     ids: Ids,
     marks: Vec<Mark>,
     /// What opening has read, until somebody asks for it or the log goes on.
@@ -42,10 +42,30 @@ pub(crate) struct Writer {
     buffer: Vec<u8>,
 }
 
-/// Where to read what is asked for: what opening has read already, or the log.
-pub(crate) enum Source {
+/// What is known of one agent's log.
+#[derive(Debug, Default)]
+struct Own {
+    entries: u64,
+    stretches: Vec<Stretch>,
+}
+
+impl Own {
+    /// Takes note of an entry of the commit that begins at a mark.
+    fn note(&mut self, commit: Mark) {
+        self.entries += 1;
+        match self.stretches.last_mut() {
+            // It is not the first one of its commit.
+            Some(last) if last.start.lines + last.lines > commit.lines => {}
+            Some(last) if last.start.lines + last.lines == commit.lines => last.lines += 1,
+            Some(_) | None => self.stretches.push(Stretch { start: commit, lines: 1 }),
+        }
+    }
+}
+
+/// Where to read what is asked for: what opening has read already, or a place in the log.
+pub(crate) enum Source<T> {
     Loaded(Vec<(Pos, Entry)>),
-    Log(Mark),
+    Log(T),
 }
 
 impl Writer {
@@ -112,7 +132,7 @@ impl Writer {
         if let Some(pos) = self.find(entries)? {
             return Ok(pos);
         }
-        if self.agents.get(&agent).copied().unwrap_or_default() != after.0 {
+        if self.agents.get(&agent).map_or(0, |own| own.entries) != after.0 {
             return Err(JournalError::Fenced(agent));
         }
         let pos = self.end.pos;
@@ -147,23 +167,25 @@ impl Writer {
     }
 
     /// Returns where to read entries from a position on.
-    pub(crate) fn source(&mut self, from: Pos, agent: Option<AgentId>) -> Source {
-        let is_whole = self.loaded.len() as u64 == self.end.pos.0;
-        match agent {
-            None if is_whole && from == Pos(0) => Source::Loaded(std::mem::take(&mut self.loaded)),
-            Some(agent) if !self.agents.contains_key(&agent) => Source::Loaded(Vec::new()),
-            Some(agent) if self.loaded.iter().any(|(_, entry)| entry.agent == agent) => {
-                let loaded = std::mem::take(&mut self.loaded);
-                let (its, others) = loaded.into_iter().partition(|(_, entry)| entry.agent == agent);
-                self.loaded = others;
-                Source::Loaded(its)
-            }
-            None | Some(_) => {
-                let behind = self.marks.partition_point(|mark| mark.pos <= from);
-                let mark = behind.checked_sub(1).and_then(|index| self.marks.get(index));
-                Source::Log(mark.copied().unwrap_or_default())
-            }
+    pub(crate) fn source(&mut self, from: Pos) -> Source<Mark> {
+        if from == Pos(0) && self.loaded.len() as u64 == self.end.pos.0 {
+            return Source::Loaded(std::mem::take(&mut self.loaded));
         }
+        let behind = self.marks.partition_point(|mark| mark.pos <= from);
+        let mark = behind.checked_sub(1).and_then(|index| self.marks.get(index));
+        Source::Log(mark.copied().unwrap_or_default())
+    }
+
+    /// Returns where to read the entries of an agent.
+    pub(crate) fn source_of(&mut self, agent: AgentId) -> Source<Vec<Stretch>> {
+        let Some(own) = self.agents.get(&agent) else { return Source::Loaded(Vec::new()) };
+        if !self.loaded.iter().any(|(_, entry)| entry.agent == agent) {
+            return Source::Log(own.stretches.clone());
+        }
+        let loaded = std::mem::take(&mut self.loaded);
+        let (its, others) = loaded.into_iter().partition(|(_, entry)| entry.agent == agent);
+        self.loaded = others;
+        Source::Loaded(its)
     }
 
     /// Makes the files of a session, for its first commit.
@@ -227,7 +249,7 @@ impl Writer {
             self.marks.push(start);
         }
         for entry in entries {
-            *self.agents.entry(entry.agent).or_default() += 1;
+            self.agents.entry(entry.agent).or_default().note(start);
             self.ids.insert(entry.id);
         }
     }
