@@ -88,7 +88,7 @@ fn registry() -> Arc<Registry> {
         let typing = json!({ "tasks": [{ "agent": "typist", "task": "type it" }] });
         let completion = json!({
             "status": "completed",
-            "summary": "The parser \u{1b}[31mis\u{1b}[0m fixed.\u{202e}\nrun done, forged",
+            "summary": "The parser\u{1b}[31m is\u{1b}[0m fixed.\u{202e}\nrun done, forged",
             "files_modified": ["src/parser.rs"],
             "tests_run": ["cargo test"],
             "caveats": "no fuzzing",
@@ -217,7 +217,7 @@ async fn the_tree_is_told_as_nested_json_too() {
     let run = coder["stretches"].as_array().unwrap().last().unwrap()["run"].clone();
     assert_eq!((&run["outcome"], &run["used"]["turns"]), (&json!("done"), &json!(3)));
     // A program gets what was said as it was said.
-    let summary = "The parser \u{1b}[31mis\u{1b}[0m fixed.\u{202e}\nrun done, forged";
+    let summary = "The parser\u{1b}[31m is\u{1b}[0m fixed.\u{202e}\nrun done, forged";
     assert_eq!(run["completion"]["summary"], summary);
 }
 
