@@ -145,7 +145,7 @@ pub(crate) fn report(told: &Told) -> Value {
 pub(crate) fn writer() -> impl DynTool + 'static {
     Declaring {
         name: "write",
-        access: |arguments| Access::write(format!("/work/{}", field(arguments, "path"))),
+        access: |arguments| Access::write(format!("/home/{}", field(arguments, "path"))),
         answer: |_| Ok("written".to_owned()),
     }
 }

@@ -103,7 +103,7 @@ fn claims(files: &[&str], tests: &[&str]) -> Reply {
 /// M46: what is claimed is not trusted blindly.
 #[tokio::test]
 async fn what_is_true_of_a_claim_is_not_doubted() {
-    let files = &["src/lib.rs", "./Cargo.toml", "/work/README.md"];
+    let files = &["src/lib.rs", "./Cargo.toml", "/home/README.md"];
     let tests = &["cargo test -p agent"];
     let (report, _) = told_of([
         write("src/lib.rs").and_call("write", r#"{"path":"Cargo.toml"}"#),
@@ -129,7 +129,7 @@ async fn what_is_not_true_of_a_claim_is_told() {
     ])
     .await;
     let expected = [
-        "/work/src/main.rs: written, and not said to be",
+        "/home/src/main.rs: written, and not said to be",
         "cargo test: it ended with exit code 101",
     ];
     assert_eq!(report["discrepancies"], json!(expected));
@@ -150,7 +150,7 @@ async fn a_call_that_failed_or_was_rewritten_counts_as_what_it_was() {
     .await;
     assert_eq!(
         report["discrepancies"],
-        json!(["a: nothing wrote it", "/work/: written, and not said to be"])
+        json!(["a: nothing wrote it", "/home/: written, and not said to be"])
     );
 }
 
