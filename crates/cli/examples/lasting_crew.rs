@@ -39,6 +39,7 @@ async fn main() -> support::Result {
         environment: Environment::allowed(std::env::vars_os()),
         processes: Arc::clone(&processes),
         scratch: std::env::temp_dir(),
+        guard: Arc::new(bowline_tools::guard::Open),
     };
     std::fs::create_dir_all(&workspace.cwd)?;
     let files = Files::new(std::path::absolute(sessions)?, Durability::Process);

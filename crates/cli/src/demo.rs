@@ -265,6 +265,7 @@ fn tools(work: &Path, folder: &Path, processes: &Arc<Processes>) -> Result<Toolb
         environment: bowline_tools::Environment::allowed(std::env::vars_os()),
         processes: Arc::clone(processes),
         scratch: folder.join("scratch"),
+        guard: Arc::new(bowline_tools::guard::Open),
     };
     toolbox(&workspace, Editing::Replace)
 }

@@ -365,6 +365,7 @@ impl Runtime {
             environment: bowline_tools::Environment::allowed(variables),
             processes: Arc::clone(&self.processes),
             scratch: self.scratch(),
+            guard: Arc::new(bowline_tools::guard::Open),
         }
     }
 }

@@ -27,6 +27,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         environment: Environment::allowed(std::env::vars_os()),
         processes: Arc::clone(&processes),
         scratch: scratch.path().to_owned(),
+        guard: Arc::new(bowline_tools::guard::Open),
     };
     let tool = Arc::new(Bash::new(workspace, Arc::default()));
     let mut cx = ToolContext::standalone(Arc::new(SystemSource), None);

@@ -25,6 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         environment: Environment::default(),
         processes: Arc::new(Processes::new(Helper::None)),
         scratch: std::env::temp_dir(),
+        guard: Arc::new(bowline_tools::guard::Open),
     };
     let config = ServerConfig {
         name: "tested".to_owned(),

@@ -7,8 +7,8 @@
 //! process, which ends them with all they have started, whatever happens to the program (see [`process`]).
 //!
 //! Nothing here reads environment variables: what commands see is an [`Environment`] that the caller
-//! makes. Access to files is not confined here either; that is decided before a tool runs, from what
-//! it declares to touch.
+//! makes. What a call may touch is decided before a tool runs, from what it declares to touch, and again by
+//! a [`Guard`](guard::Guard) when it touches it.
 //!
 //! In reading order: `workspace`, `environment`; [`process`] (the helper and its commands), `bash`,
 //! `job`, `excerpt` (long outputs); `files` (what an agent knows of them, and safe writing), `text`
@@ -33,6 +33,7 @@ mod fetch;
 mod files;
 mod folder_lock;
 mod git;
+pub mod guard;
 mod http;
 mod job;
 mod lines;

@@ -128,6 +128,7 @@ mod tests {
             environment: Environment::default(),
             processes: Arc::default(),
             scratch: "/tmp".into(),
+            guard: Arc::new(crate::guard::Open),
         }
     }
 

@@ -8,6 +8,7 @@ use bowline_agent::id::{AgentId, SessionId};
 use bowline_agent::tool::{ToolContext, ToolError};
 
 use crate::environment::Environment;
+use crate::guard::Guard;
 use crate::process::Processes;
 
 /// Where tools work: a folder, an environment, and a way to run commands.
@@ -22,6 +23,8 @@ pub struct Workspace {
     /// A folder for output of sessions that have none of their own; it is made when needed, and
     /// whoever chose it removes it.
     pub scratch: PathBuf,
+    /// What says what calls may touch when they touch it.
+    pub guard: Arc<dyn Guard>,
 }
 
 impl Workspace {
@@ -109,6 +112,7 @@ mod tests {
             environment,
             processes: Arc::default(),
             scratch: "/tmp/x".into(),
+            guard: Arc::new(crate::guard::Open),
         };
         assert_eq!(workspace.resolve("a/./b/../c"), Path::new("/project/here/a/c"));
         assert_eq!(workspace.resolve("../../../../etc"), Path::new("/etc"));

@@ -17,6 +17,7 @@ fn workspace() -> Workspace {
         environment,
         processes: Arc::default(),
         scratch: "/tmp".into(),
+        guard: Arc::new(bowline_tools::guard::Open),
     }
 }
 

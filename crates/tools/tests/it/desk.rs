@@ -35,6 +35,7 @@ impl Desk {
             environment,
             processes: Arc::new(Processes::new(helper)),
             scratch: root.path().join("scratch"),
+            guard: Arc::new(bowline_tools::guard::Open),
         };
         let kept = Some(root.path().join("session"));
         let cx = ToolContext::standalone(Arc::new(SystemSource), kept);
