@@ -281,9 +281,14 @@ impl Waiting {
         named.is_none_or(|named| named == self.entry)
     }
 
-    /// Tells whether this is what the call waits for.
-    fn is_ended_by(&self, waked: &Waked) -> bool {
+    /// Tells whether this is what the call waits for. A decision is not waited for any longer, too, when
+    /// this very wait is said to be over: then the gate is asked again.
+    fn is_ended_by(&self, waked: &Waked, waiting: Option<EntryId>) -> bool {
+        let is_named = waiting == Some(self.entry);
         matches!(
+            (&self.wake, waked),
+            (Wake::Decision { .. }, Waked::Happened) if is_named
+        ) || matches!(
             (&self.wake, waked),
             (Wake::Decision { .. }, Waked::Decided(_))
                 | (Wake::Answer { .. } | Wake::Parent { .. }, Waked::Answered(_))

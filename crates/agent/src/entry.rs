@@ -359,6 +359,13 @@ pub enum Wake {
     Decision {
         /// What is asked, for a person.
         question: String,
+        /// What may be allowed for longer than once, in the language of the gate; `None` for nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
+        /// The call that asked the very same before: what is decided about that holds for this one, and
+        /// nobody is asked twice.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        twin: Option<Twin>,
     },
     /// An answer from a person.
     Answer {
@@ -385,6 +392,15 @@ pub enum Wake {
     Job(String),
     /// A time.
     At(Timestamp),
+}
+
+/// A call of an agent of the session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Twin {
+    /// Whose call it is.
+    pub agent: AgentId,
+    /// The call.
+    pub call: CallId,
 }
 
 /// A waiting call was decided about.

@@ -236,6 +236,9 @@ pub enum EventBody {
     PermissionRequest {
         /// What is asked.
         question: String,
+        /// What may be allowed for longer than once, as a rule.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
         /// The entry that says that the call waits: whoever decides may name it.
         waiting: EntryId,
     },

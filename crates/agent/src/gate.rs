@@ -28,6 +28,8 @@ pub struct Review<'a> {
     pub agent: &'a Arc<AgentMeta>,
     /// What a person decided, if this gate had asked.
     pub decision: Option<&'a Decision>,
+    /// The rules that people have allowed for the whole session, in the gate's own language.
+    pub granted: &'a [String],
 }
 
 /// What a gate says of a call.
@@ -52,6 +54,8 @@ pub enum Verdict {
     Wait {
         /// What to ask.
         question: String,
+        /// What may be allowed for longer than once; `None` for nothing.
+        rule: Option<String>,
     },
 }
 
@@ -79,10 +83,10 @@ pub struct FunctionGate<F>(F);
 /// let careful = gate_fn(|review: &Review<'_>| match review.decision {
 ///     // Nobody has been asked yet.
 ///     None if review.access.execute.is_some() => {
-///         Verdict::Wait { question: format!("Run {}?", review.call.arguments) }
+///         Verdict::Wait { question: format!("Run {}?", review.call.arguments), rule: None }
 ///     }
 ///     Some(Decision::Deny { reason }) => Verdict::Deny { reason: reason.clone() },
-///     None | Some(Decision::Allow {}) => Verdict::Allow { rule: None },
+///     None | Some(Decision::Allow { .. }) => Verdict::Allow { rule: None },
 /// });
 /// ```
 pub fn gate_fn<F: Fn(&Review<'_>) -> Verdict + Send + Sync>(review: F) -> FunctionGate<F> {

@@ -48,6 +48,7 @@ mod outcome;
 pub mod output;
 mod projection;
 pub mod prompt;
+mod questions;
 mod redact;
 pub mod run;
 mod session;

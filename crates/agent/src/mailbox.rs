@@ -13,7 +13,7 @@ use crate::error::AgentError;
 use crate::event::Event;
 use crate::id::{EntryId, OpId, RunId};
 use crate::journal::{Inbox, JournalError};
-use crate::op::{CancelReason, Input, Op};
+use crate::op::{CancelReason, Decision, Input, Op};
 use crate::outcome::Outcome;
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, AgentError>>;
@@ -41,6 +41,12 @@ pub(crate) enum Command {
     FailOwn { run: RunId, error: RunError },
     /// What went on behind a call is over, and has this to say.
     BackgroundOver { call: CallId, said: Option<Input> },
+    /// Somebody decided about a call that asked the very same as this one.
+    DecideAlike { call: CallId, decision: Decision },
+    /// Whoever asked what this call wants to know is gone: it asks itself.
+    Reconsider { call: CallId },
+    /// More is allowed than was: a call that waits for permission may have it now.
+    Granted { call: CallId },
     /// End: cancel what runs, then let go of the log.
     Close { reason: CancelReason },
     /// End without writing anything more: the log failed under the agent above.
@@ -61,6 +67,9 @@ impl Command {
             | Self::CancelOwn { .. }
             | Self::FailOwn { .. }
             | Self::BackgroundOver { .. }
+            | Self::DecideAlike { .. }
+            | Self::Reconsider { .. }
+            | Self::Granted { .. }
             | Self::Close { .. }
             | Self::LetGo { .. } => {}
         }

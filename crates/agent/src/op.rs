@@ -143,10 +143,47 @@ pub enum CancelReason {
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// Run it.
-    Allow {},
+    Allow {
+        /// For how long that holds.
+        #[serde(default, skip_serializing_if = "Scope::is_once")]
+        scope: Scope,
+    },
     /// Do not run it, and tell the model why.
     Deny {
         /// The reason, for the model.
         reason: String,
     },
+}
+
+impl Decision {
+    /// Lets a call run, this once.
+    pub const ONCE: Self = Self::Allow { scope: Scope::Once };
+}
+
+/// For how long something is allowed.
+///
+/// A rule says what is allowed beyond the call, in the language of the gate that asked: the one it
+/// offered, or another that a person wrote.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// For this call, and those that ask the very same now.
+    #[default]
+    Once,
+    /// For all agents of the session, as long as there is one, in whatever process.
+    Session {
+        /// What is allowed.
+        rule: String,
+    },
+    /// For good: the gate keeps the rule where it keeps such rules.
+    Always {
+        /// What is allowed.
+        rule: String,
+    },
+}
+
+impl Scope {
+    fn is_once(&self) -> bool {
+        *self == Self::Once
+    }
 }

@@ -525,9 +525,11 @@ impl Sheet<'_> {
     fn call_waiting(&mut self, waiting: &CallWaiting) {
         let entry = self.entry.id;
         let body = match waiting.wake.clone() {
-            Wake::Decision { question } => {
-                EventBody::PermissionRequest { question, waiting: entry }
+            Wake::Decision { question, rule, twin: None } => {
+                EventBody::PermissionRequest { question, rule, waiting: entry }
             }
+            // It is asked already.
+            Wake::Decision { twin: Some(_), .. } => return,
             Wake::Answer { question, options } => {
                 EventBody::Question { question, options, waiting: entry }
             }

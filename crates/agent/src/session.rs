@@ -20,6 +20,7 @@ use crate::mailbox::{Command, Mailbox};
 use crate::middleware::Watched;
 use crate::op::Input;
 use crate::projection::Projection;
+use crate::questions::Questions;
 use crate::shared::Values;
 use crate::turn::{self, Turn};
 
@@ -31,6 +32,7 @@ pub(crate) struct Session {
     inbox: Arc<dyn Inbox>,
     pub(crate) hub: Hub,
     pub(crate) shared: Arc<Values>,
+    pub(crate) questions: Questions,
     pub(crate) source: Arc<dyn Source>,
     agents: Mutex<HashMap<AgentId, Live>>,
     names: Mutex<Names>,
@@ -124,6 +126,9 @@ impl Session {
         let task = tokio::spawn(async move {
             driver::drive(turn).await;
             session.agents().remove(&id);
+            for next in session.questions.leave(id) {
+                session.tell(next.agent, Command::Reconsider { call: next.call });
+            }
         });
         (SessionHandle::new(Arc::clone(self), meta, commands, state, busy), task)
     }
@@ -205,6 +210,7 @@ fn open(
         inbox: store.inbox(),
         hub: Hub::new(id, entries, store.tip().0),
         shared: Arc::new(Values::new(entries)),
+        questions: Questions::new(entries),
         source: Arc::clone(&agent.source),
         agents: Mutex::default(),
         names: Mutex::default(),

@@ -3,6 +3,7 @@
 
 mod accept;
 mod admission;
+mod asking;
 mod background;
 mod batch;
 pub(crate) mod body;
@@ -401,6 +402,7 @@ impl Turn {
         self.session.shared.committed(&entries);
         self.session.hub.publish(pos, &entries);
         self.publish();
+        self.tell_who_asks_the_same(&entries);
         Ok(())
     }
 

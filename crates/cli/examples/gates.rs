@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         match review.decision {
             // Nobody has been asked yet.
             None if arguments.contains("boss") => {
-                Verdict::Wait { question: format!("May I send {arguments}?") }
+                Verdict::Wait { question: format!("May I send {arguments}?"), rule: None }
             }
             _ => Verdict::Allow { rule: None },
         }
@@ -56,7 +56,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     while let Some(event) = run.next().await {
         match (&event.body, &event.call_id) {
             (EventBody::PermissionRequest { .. }, Some(call)) => {
-                handle.decide(call.clone(), Decision::Allow {}).await?;
+                handle.decide(call.clone(), Decision::ONCE).await?;
             }
             (EventBody::ToolEnd { content, .. }, _) => ends.push(bowline::llm::text_of(content)),
             _ => {}

@@ -512,6 +512,53 @@ pub(crate) enum SessionCommand {
         #[arg(long, conflicts_with = "text")]
         cancel: bool,
     },
+    /// Decide about a call that waits for permission, or answer one that asks something; without a call,
+    /// list those that wait.
+    Decide(Decide),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Decide {
+    /// The session, or the beginning of its id.
+    pub(crate) id: String,
+    /// The call.
+    #[arg(requires = "what")]
+    pub(crate) call: Option<String>,
+    #[command(flatten)]
+    pub(crate) what: What,
+    /// Allow it for longer than once.
+    #[arg(long = "for", value_name = "HOW_LONG", requires = "allow")]
+    pub(crate) how_long: Option<HowLong>,
+    /// What to allow for longer; without it what the question offers.
+    #[arg(long, value_name = "RULE", requires = "how_long")]
+    pub(crate) rule: Option<String>,
+    /// The agent whose call it is, by name, if several wait with calls of this id.
+    #[arg(long, value_name = "NAME", requires = "call")]
+    pub(crate) agent: Option<String>,
+}
+
+/// What becomes of a call that waits.
+#[derive(Debug, clap::Args)]
+#[group(id = "what", multiple = false)]
+pub(crate) struct What {
+    /// Let it run.
+    #[arg(long, requires = "call")]
+    pub(crate) allow: bool,
+    /// Do not let it run; the model is told why.
+    #[arg(long, value_name = "REASON", requires = "call")]
+    pub(crate) deny: Option<String>,
+    /// Answer what it asks.
+    #[arg(long, value_name = "TEXT", requires = "call")]
+    pub(crate) answer: Option<String>,
+}
+
+/// For how long something is allowed.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum HowLong {
+    /// As long as there is the session.
+    Session,
+    /// For good.
+    Always,
 }
 
 /// How a session is named: by its id or the beginning of it.

@@ -1,5 +1,6 @@
 //! `bowline sessions`: list, show, check and delete sessions, and say something to one.
 
+mod decide;
 mod tree;
 
 use std::io::{self, Write};
@@ -69,6 +70,7 @@ pub(crate) async fn run(args: Sessions) -> Result<ExitCode, Failure> {
             store.inbox(id).post(op).await?;
             writeln!(io::stdout(), "posted {posted}")
         }
+        SessionCommand::Decide(args) => decide::run(&store, args).await?,
     };
     printed(result)
 }

@@ -330,8 +330,8 @@ fn bodies() -> Vec<EventBody> {
         EventBody::PlanCreated { count: 1, steps: vec![PlanStep { tool: text(), args: args() }] },
         EventBody::PlanStepStart { index: 0, count: 1, tool: text(), args: args() },
         EventBody::PlanStepEnd { index: 0, count: 1, tool: text(), status: CallStatus::Error },
-        EventBody::PermissionRequest { question: text(), waiting },
-        EventBody::PermissionDecision { decision: Decision::Allow {}, waiting: None },
+        EventBody::PermissionRequest { question: text(), rule: Some(text()), waiting },
+        EventBody::PermissionDecision { decision: Decision::ONCE, waiting: None },
         EventBody::PermissionDecision {
             decision: Decision::Deny { reason: text() },
             waiting: Some(waiting),

@@ -14,7 +14,7 @@ pub struct ModeGate(pub Mode);
 #[async_trait]
 impl Gate for ModeGate {
     async fn review(&self, call: &Review<'_>) -> Verdict {
-        if call.decision == Some(&Decision::Allow {}) {
+        if matches!(call.decision, Some(Decision::Allow { .. })) {
             return Verdict::Allow { rule: Some("a person allowed it".to_owned()) };
         }
         let access = call.access;
@@ -28,7 +28,7 @@ impl Gate for ModeGate {
             return Verdict::Allow { rule: None };
         }
         match self.0 {
-            Mode::Ask | Mode::AcceptEdits => Verdict::Wait { question: question(call) },
+            Mode::Ask | Mode::AcceptEdits => Verdict::Wait { question: question(call), rule: None },
             Mode::Plan => Verdict::Deny {
                 reason: "the permission mode is plan: look, do not change anything".to_owned(),
             },

@@ -541,7 +541,7 @@ impl Context {
     /// The first wake counts; a later one finds the call no longer waiting.
     fn wake(&mut self, call: &CallId, waiting: Option<EntryId>, waked: Waked) {
         let waits = self.call_mut(call).is_some_and(|call| match &call.state {
-            CallState::Waiting(now) => now.is_meant_by(waiting) && now.is_ended_by(&waked),
+            CallState::Waiting(now) => now.is_meant_by(waiting) && now.is_ended_by(&waked, waiting),
             CallState::New | CallState::Started | CallState::Woken(_) | CallState::Ended(_) => {
                 false
             }

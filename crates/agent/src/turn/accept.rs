@@ -69,6 +69,9 @@ impl Turn {
                 self.background_over(&call, said);
                 Ok(())
             }
+            Command::DecideAlike { call, decision } => self.decide_alike(call, decision).await,
+            Command::Reconsider { call } => self.reconsider(call).await,
+            Command::Granted { call } => self.look_again(call).await,
             Command::Close { reason } => {
                 self.closing = true;
                 self.cancel(reason, None).await
@@ -166,7 +169,10 @@ impl Turn {
             | Command::Custom { .. }
             | Command::CancelOwn { .. }
             | Command::FailOwn { .. }
-            | Command::BackgroundOver { .. }) => self.accept_command(command).await,
+            | Command::BackgroundOver { .. }
+            | Command::DecideAlike { .. }
+            | Command::Reconsider { .. }
+            | Command::Granted { .. }) => self.accept_command(command).await,
             Command::Close { .. } | Command::LetGo { .. } => {
                 self.closing = true;
                 Ok(())
@@ -233,7 +239,11 @@ impl Turn {
 
     /// Takes what was posted while nobody owned the log.
     pub(crate) async fn open(&mut self) -> Result<(), Halt> {
-        if self.conversation.seq().0 == 0 { Ok(()) } else { self.collect_inbox().await }
+        if self.conversation.seq().0 == 0 {
+            return Ok(());
+        }
+        self.collect_inbox().await?;
+        self.ask_again().await
     }
 
     /// Takes what was posted to the session's inbox.

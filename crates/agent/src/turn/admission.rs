@@ -74,6 +74,8 @@ pub(super) struct Reviewer {
     pub(super) gate: Arc<dyn Gate>,
     pub(super) meta: Arc<AgentMeta>,
     pub(super) desk: Desk,
+    /// What was allowed for the session.
+    pub(super) granted: Arc<[String]>,
 }
 
 impl Round {
@@ -216,6 +218,14 @@ impl Reviewer {
         self.ask(call, decision, prepared).await
     }
 
+    /// Tells whether a call would start now that waits for a decision.
+    pub(super) async fn lets_pass(&self, call: &Call) -> bool {
+        let Ok(prepared) = self.desk.prepare(&call.call.name, call.arguments()) else {
+            return false;
+        };
+        matches!(self.ask(call, None, prepared).await, Admission::Starts(..))
+    }
+
     async fn ask(
         &self,
         call: &Call,
@@ -225,7 +235,8 @@ impl Reviewer {
         let mut asked = ToolCall { arguments: call.arguments().to_owned(), ..call.call.clone() };
         for _ in 0..=REWRITES {
             let access = prepared.access.clone();
-            let review = Review { call: &asked, access: &access, agent: &self.meta, decision };
+            let (agent, granted) = (&self.meta, &*self.granted);
+            let review = Review { call: &asked, access: &access, agent, decision, granted };
             // A gate that cannot say does not let anything pass.
             let verdict = AssertUnwindSafe(self.gate.review(&review)).catch_unwind().await;
             let verdict = verdict.unwrap_or_else(|panic| Verdict::Deny {
@@ -241,8 +252,8 @@ impl Reviewer {
                 Verdict::Deny { reason } => {
                     return Admission::Ends(CallStatus::Denied, format!("denied: {reason}"));
                 }
-                Verdict::Wait { question } => {
-                    return Admission::Waits(Wake::Decision { question });
+                Verdict::Wait { question, rule } => {
+                    return Admission::Waits(Wake::Decision { question, rule, twin: None });
                 }
                 Verdict::Rewrite { arguments } => {
                     prepared = match self.desk.prepare(&asked.name, &arguments) {

@@ -197,6 +197,7 @@ impl Turn {
         let ends_any = kinds.iter().any(|kind| !matches!(kind, EntryKind::CallStarted(_)));
         let starts_any = !ready.is_empty();
         kinds.sort_by_key(|kind| matches!(kind, EntryKind::CallStarted(_)));
+        self.find_twins(&mut kinds);
         self.commit(kinds).await?;
         for ready in ready {
             self.put_in_flight(batch, ready);
@@ -224,15 +225,15 @@ impl Turn {
         open.retain(|call| !batch.runs(call.id()) && !matches!(call.state, CallState::Waiting(_)));
         let known = |call: &Call| (call.clone(), batch.prepared.remove(call.id()));
         let calls = open.into_iter().map(known).collect();
-        Round {
-            reviewer: Reviewer {
-                gate: Arc::clone(&self.agent.gate),
-                meta: Arc::clone(&self.meta),
-                desk: self.desk(),
-            },
-            room: batch.room(),
-            left: self.room_for_calls(),
-            calls,
+        Round { reviewer: self.reviewer(), room: batch.room(), left: self.room_for_calls(), calls }
+    }
+
+    pub(super) fn reviewer(&self) -> Reviewer {
+        Reviewer {
+            gate: Arc::clone(&self.agent.gate),
+            meta: Arc::clone(&self.meta),
+            desk: self.desk(),
+            granted: self.session.questions.granted(),
         }
     }
 

@@ -47,8 +47,8 @@ fn allow() -> Verdict {
 /// Asks a person, and does what they say.
 fn asks(_: &str, decision: Option<&Decision>) -> Verdict {
     match decision {
-        None => Verdict::Wait { question: "may I?".to_owned() },
-        Some(Decision::Allow {}) => allow(),
+        None => Verdict::Wait { question: "may I?".to_owned(), rule: None },
+        Some(Decision::Allow { .. }) => allow(),
         Some(Decision::Deny { reason }) => Verdict::Deny { reason: reason.clone() },
     }
 }
@@ -115,17 +115,17 @@ async fn what_was_allowed_runs_and_the_first_decision_counts() {
     let handle = stage.start();
     let run = handle.prompt("go");
     until_waiting(&handle).await;
-    let wake = Wake::Decision { question: "may I?".to_owned() };
+    let wake = Wake::Decision { question: "may I?".to_owned(), rule: None, twin: None };
     let state = handle.state();
     let waiting: Vec<_> =
         state.waiting_calls.iter().map(|(call, waiting)| (call.as_str(), &waiting.wake)).collect();
     assert_eq!(waiting, [("call_1", &wake)]);
     let denies = Decision::Deny { reason: "no".to_owned() };
-    let nobody = handle.decide("call_9".into(), Decision::Allow {}).await;
+    let nobody = handle.decide("call_9".into(), Decision::ONCE).await;
     assert!(matches!(nobody, Err(AgentError::NotWaiting(_))), "{nobody:?}");
     let wrong = handle.answer("call_1".into(), "yes".to_owned()).await;
     assert!(matches!(wrong, Err(AgentError::NotWaiting(_))), "{wrong:?}");
-    let first = handle.decide("call_1".into(), Decision::Allow {}).await;
+    let first = handle.decide("call_1".into(), Decision::ONCE).await;
     let second = handle.decide("call_1".into(), denies).await;
     assert!(first.is_ok());
     assert!(second.is_err(), "{second:?}");
@@ -169,15 +169,15 @@ async fn a_call_that_waits_does_not_hold_up_others() {
         true => asks(arguments, decision),
         false => allow(),
     };
-    let ask = r#"{"text":"ask"}"#;
-    let reply = Reply::call("echo", ask).and_call("echo", "{}").and_call("echo", ask);
+    let asks = |n: u32| format!(r#"{{"text":"ask {n}"}}"#);
+    let reply = Reply::call("echo", asks(1)).and_call("echo", "{}").and_call("echo", asks(2));
     let stage = guarded([reply, Reply::text("done")], judge);
     let handle = stage.start();
     let run = handle.prompt("go");
     until_waiting(&handle).await;
     assert_eq!(handle.state().pending_calls, ["call_1".into(), "call_3".into()]);
-    handle.decide("call_3".into(), Decision::Allow {}).await.unwrap();
-    handle.decide("call_1".into(), Decision::Allow {}).await.unwrap();
+    handle.decide("call_3".into(), Decision::ONCE).await.unwrap();
+    handle.decide("call_1".into(), Decision::ONCE).await.unwrap();
     let told = hear(run).await;
     assert_eq!(
         told.ends(),
@@ -191,7 +191,7 @@ async fn a_decision_from_elsewhere_counts() {
     let handle = stage.start();
     let run = handle.prompt("go");
     until_waiting(&handle).await;
-    let kind = decide(Decision::Allow {}, None);
+    let kind = decide(Decision::ONCE, None);
     stage.agent.store.inbox(handle.session_id()).post(op(kind)).await.unwrap();
     assert_eq!(hear(run).await.ends(), ["tool_end(call_1, ok)"]);
 }
@@ -204,7 +204,7 @@ fn asks_times(times: usize) -> impl Fn(&str, Option<&Decision>) -> Verdict + Sen
             return asks(arguments, decision);
         }
         match asked.fetch_add(1, Ordering::Relaxed) {
-            n if n < times => Verdict::Wait { question: format!("question {n}") },
+            n if n < times => Verdict::Wait { question: format!("question {n}"), rule: None },
             _ => allow(),
         }
     }
@@ -220,7 +220,7 @@ async fn a_late_decision_for_an_earlier_wait_does_not_decide_the_later_one() {
     let inbox = stage.agent.store.inbox(handle.session_id());
     until_waiting(&handle).await;
     let first = waiting(&handle);
-    inbox.post(op(decide(Decision::Allow {}, Some(first)))).await.unwrap();
+    inbox.post(op(decide(Decision::ONCE, Some(first)))).await.unwrap();
     let is_later = |state: &State| {
         state.waiting_calls.first().is_some_and(|(_, waiting)| waiting.entry != first)
     };
@@ -236,7 +236,7 @@ async fn a_late_decision_for_an_earlier_wait_does_not_decide_the_later_one() {
     let refused = handle.submit(late).await;
     assert!(matches!(refused, Err(AgentError::NotWaiting(_))), "{refused:?}");
 
-    handle.submit(decide(Decision::Allow {}, Some(second))).await.unwrap();
+    handle.submit(decide(Decision::ONCE, Some(second))).await.unwrap();
     let told = hear(run).await;
     assert_eq!(
         waits(&told),
@@ -276,12 +276,12 @@ async fn a_decision_that_names_no_wait_is_for_the_one_that_is_open() {
     let run = handle.prompt("go");
     until_waiting(&handle).await;
     let first = waiting(&handle);
-    handle.decide("call_1".into(), Decision::Allow {}).await.unwrap();
+    handle.decide("call_1".into(), Decision::ONCE).await.unwrap();
     let is_later = |state: &State| {
         state.waiting_calls.first().is_some_and(|(_, waiting)| waiting.entry != first)
     };
     handle.wait_for(is_later).await.unwrap();
-    handle.decide("call_1".into(), Decision::Allow {}).await.unwrap();
+    handle.decide("call_1".into(), Decision::ONCE).await.unwrap();
     assert_eq!(hear(run).await.ends(), ["tool_end(call_1, ok)"]);
 }
 
@@ -333,7 +333,7 @@ async fn what_is_queued_while_a_call_waits_comes_after_its_result() {
     let run = handle.prompt("go");
     until_waiting(&handle).await;
     handle.queue("also").await.unwrap();
-    handle.decide("call_1".into(), Decision::Allow {}).await.unwrap();
+    handle.decide("call_1".into(), Decision::ONCE).await.unwrap();
     hear(run).await;
     assert_eq!(
         conversation(&handle)[2..],

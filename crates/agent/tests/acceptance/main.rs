@@ -10,6 +10,7 @@
 )]
 
 mod answers;
+mod approvals;
 mod behind;
 mod boards;
 mod busy;

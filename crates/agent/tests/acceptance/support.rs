@@ -268,7 +268,7 @@ fn line(event: &Event, root: Option<AgentId>, ops: &mut Vec<OpId>) -> String {
             format!("permission_request({call}, {question:?})")
         }
         EventBody::PermissionDecision { decision, .. } => match decision {
-            Decision::Allow {} => format!("permission_decision({call}, allow)"),
+            Decision::Allow { .. } => format!("permission_decision({call}, allow)"),
             Decision::Deny { reason } => format!("permission_decision({call}, deny {reason:?})"),
         },
         EventBody::Question { question, .. } => format!("question({call}, {question:?})"),

@@ -41,7 +41,7 @@ async fn a_question_is_answered_and_the_tool_runs_again() {
     let handle = stage.start();
     let run = handle.prompt("go");
     until_waiting(&handle).await;
-    let decided = handle.decide("call_1".into(), Decision::Allow {}).await;
+    let decided = handle.decide("call_1".into(), Decision::ONCE).await;
     assert!(matches!(decided, Err(AgentError::NotWaiting(_))), "{decided:?}");
     handle.answer("call_1".into(), "green".to_owned()).await.unwrap();
     let told = hear(run).await;

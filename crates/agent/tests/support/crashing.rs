@@ -121,11 +121,11 @@ impl World {
             let to = (agent != Self::session().root()).then_some(agent);
             let name = format!("{agent} {call}");
             match wake {
-                Wake::Decision { question } if question.contains("nobody") => {}
-                Wake::Decision { question } => {
+                Wake::Decision { question, .. } if question.contains("nobody") => {}
+                Wake::Decision { question, .. } => {
                     let decision = match question.contains("deny") {
                         true => Decision::Deny { reason: "no".to_owned() },
-                        false => Decision::Allow {},
+                        false => Decision::ONCE,
                     };
                     self.post(&name, to, OpKind::Decide { call, decision, waiting });
                 }

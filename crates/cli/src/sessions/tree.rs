@@ -5,7 +5,7 @@
 //! much as there is.
 
 mod fold;
-mod plain;
+pub(super) mod plain;
 mod words;
 
 use std::io::{self, Write as _};

@@ -182,7 +182,7 @@ impl Headless {
 
     fn decided(&mut self, event: &Event, decision: &Decision, lines: &mut Lines) {
         let decision = match decision {
-            Decision::Allow {} => "allow",
+            Decision::Allow { .. } => "allow",
             Decision::Deny { .. } => "disallow",
         };
         self.permission(event, decision, false, lines);

@@ -307,7 +307,7 @@ impl Play {
                 self.handle.decide("forbidden".into(), Decision::Deny { reason }).await.unwrap();
             }
             (EventBody::PermissionRequest { .. }, Some(call)) if self.is_attended => {
-                self.handle.decide(call.into(), Decision::Allow {}).await.unwrap();
+                self.handle.decide(call.into(), Decision::ONCE).await.unwrap();
             }
             _ => {}
         }
@@ -392,8 +392,8 @@ impl Gate for Law {
             return Verdict::Deny { reason: "not allowed here".to_owned() };
         }
         match (review.call.arguments.contains("ask first"), review.decision) {
-            (true, None) => Verdict::Wait { question: "Run it?".to_owned() },
-            (true, Some(Decision::Allow {})) | (false, _) => Verdict::Allow { rule: None },
+            (true, None) => Verdict::Wait { question: "Run it?".to_owned(), rule: None },
+            (true, Some(Decision::Allow { .. })) | (false, _) => Verdict::Allow { rule: None },
             (true, Some(Decision::Deny { reason })) => Verdict::Deny { reason: reason.clone() },
         }
     }

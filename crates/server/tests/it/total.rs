@@ -173,7 +173,11 @@ fn of_calls() -> impl Strategy<Value = EventBody> {
             let content = Arc::new([Part::Text(text)]);
             EventBody::ToolEnd { name, status, ms: None, content, truncated: false, behind: None }
         }),
-        texts().prop_map(move |question| EventBody::PermissionRequest { question, waiting }),
+        texts().prop_map(move |question| EventBody::PermissionRequest {
+            question,
+            rule: None,
+            waiting
+        }),
         texts().prop_map(move |question| {
             EventBody::Question { options: vec![question.clone()], question, waiting }
         }),
@@ -189,7 +193,7 @@ fn of_calls() -> impl Strategy<Value = EventBody> {
         (tools(), statuses()).prop_map(|(tool, status)| {
             EventBody::PlanStepEnd { index: 0, count: 1, tool, status }
         }),
-        prop_oneof![Just(Decision::Allow {}), texts().prop_map(denied)]
+        prop_oneof![Just(Decision::ONCE), texts().prop_map(denied)]
             .prop_map(|decision| EventBody::PermissionDecision { decision, waiting: None }),
         entry.prop_map(|(name, data)| EventBody::Custom {
             name: name.to_owned(),

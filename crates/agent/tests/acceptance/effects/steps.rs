@@ -258,7 +258,7 @@ impl Model for Chatty {
         let inbox = self.store.inbox(*self.session.get().unwrap());
         let posts = move |event: &Result<StreamEvent, ModelError>| {
             if matches!(event, Ok(StreamEvent::Done(_))) {
-                let (call, decision) = ("nobody".into(), Decision::Allow {});
+                let (call, decision) = ("nobody".into(), Decision::ONCE);
                 let late = op(OpKind::Decide { call, decision, waiting: None });
                 inbox.post(late).now_or_never().unwrap().unwrap();
             }

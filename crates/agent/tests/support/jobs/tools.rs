@@ -232,7 +232,7 @@ impl Gate for Strict {
             return Verdict::Deny { reason: "forbidden".to_owned() };
         }
         match (review.call.name.as_str(), review.decision) {
-            ("shell", None) => Verdict::Wait { question: arguments.clone() },
+            ("shell", None) => Verdict::Wait { question: arguments.clone(), rule: None },
             _ => Verdict::Allow { rule: Some("all".to_owned()) },
         }
     }

@@ -293,7 +293,7 @@ impl Growing {
     fn waits(&mut self, waiting: &CallWaiting) {
         self.set_status(&waiting.call, "waiting");
         let asked = match &waiting.wake {
-            Wake::Decision { question } => Exchange::Permission { text: question.clone() },
+            Wake::Decision { question, .. } => Exchange::Permission { text: question.clone() },
             Wake::Answer { question, .. } | Wake::Parent { question } => {
                 Exchange::Question { text: question.clone() }
             }
@@ -304,7 +304,7 @@ impl Growing {
 
     fn decided(&mut self, decided: &Decided) {
         let decision = match &decided.decision {
-            Decision::Allow {} => Exchange::Allowed {},
+            Decision::Allow { .. } => Exchange::Allowed {},
             Decision::Deny { reason } => Exchange::Denied { reason: reason.clone() },
         };
         self.exchange(&decided.call, decision);

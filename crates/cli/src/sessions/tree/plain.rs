@@ -5,7 +5,7 @@ const LONGEST: usize = 160;
 
 /// Returns a text as one line, cut if it is long: no control characters, no escape sequences of a
 /// terminal, nothing that changes the direction of writing.
-pub(super) fn line(text: &str) -> String {
+pub(in crate::sessions) fn line(text: &str) -> String {
     let text = plain(text);
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(LONGEST) {
