@@ -47,7 +47,7 @@ fn lines(agents: &[Listed], out: &mut impl Write) -> io::Result<()> {
     for agent in agents {
         let Listed { name, from, is_applied, is_entry, description, tools, .. } = agent;
         let mark = match (is_applied, is_entry) {
-            (false, _) => " (does not count: the project must be trusted)",
+            (false, _) => " (does not count: the folder is not trusted)",
             (true, true) => " (takes the prompt)",
             (true, false) => "",
         };
@@ -70,7 +70,7 @@ fn page(shown: &Shown, out: &mut impl Write) -> io::Result<()> {
     let Shown { listed, instructions, settings } = shown;
     writeln!(out, "# {}, {}", listed.name, listed.from)?;
     if !listed.is_applied {
-        writeln!(out, "# does not count: the project must be trusted first")?;
+        writeln!(out, "# does not count: the folder is not trusted; see `bowline trust`")?;
     }
     writeln!(out, "# tools: {}", listed.tools.join(", "))?;
     for setting in settings {

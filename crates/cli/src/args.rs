@@ -45,6 +45,8 @@ pub(crate) enum Command {
     Reflections(Reflections),
     /// List and check the MCP servers that bring tools.
     Mcp(Mcp),
+    /// Trust a folder: what its project brings counts from now on.
+    Trust(Trust),
     /// Show what is configured and where it comes from.
     Config(Config),
     /// Check that everything is there that is needed, and say what to do where it is not.
@@ -60,12 +62,30 @@ pub(crate) struct Settings {
     /// Take the settings of this profile.
     #[arg(long, value_name = "NAME", global = true)]
     profile: Option<String>,
+    /// Trust this folder for this start: what it brings (configuration, agents, skills, MCP servers, hooks)
+    /// counts. `bowline trust` does so once and for all.
+    #[arg(long, global = true)]
+    trust: bool,
 }
 
 impl Settings {
     pub(crate) fn said(&self) -> Said {
-        Said { profile: self.profile.clone(), assignments: self.config.clone() }
+        Said { profile: self.profile.clone(), assignments: self.config.clone(), trust: self.trust }
     }
+}
+
+/// What a project brings: configuration, agents, skills, MCP servers, hooks. They can run programs, so look at
+/// them first.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Trust {
+    /// The folder, or one in it; without it this one. What is trusted is the root of its repository.
+    pub(crate) folder: Option<PathBuf>,
+    /// Trust it no longer.
+    #[arg(long)]
+    pub(crate) remove: bool,
+    /// List the folders that are trusted.
+    #[arg(long, conflicts_with_all = ["folder", "remove"])]
+    pub(crate) list: bool,
 }
 
 /// The answer goes to stdout, everything else to stderr.

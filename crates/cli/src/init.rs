@@ -33,8 +33,7 @@ pub(crate) fn run(args: &Init) -> Result<ExitCode, Failure> {
     }
     let _ = writeln!(
         io::stderr(),
-        "bowline: a project must be trusted before its agents count, which this version cannot do \
-         yet; copy them to your own folder of agents (see `bowline config path`) to use them"
+        "bowline: agents of a project count when its folder is trusted: `bowline trust`"
     );
     printed(out.write_all(lines.as_bytes()))
 }

@@ -19,6 +19,7 @@ mod reflections;
 mod sessions;
 mod skills;
 mod trace;
+mod trust;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -70,6 +71,7 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Skills(skills) => skills::run(&skills),
         Command::Reflections(reflections) => reflections::run(&reflections),
         Command::Mcp(mcp) => tokio.block_on(mcp::run(&mcp)),
+        Command::Trust(trust) => trust::run(&trust),
         Command::Config(config) => config::run(&config),
         Command::Doctor(doctor) => tokio.block_on(doctor::run(&doctor)),
     };

@@ -40,7 +40,7 @@ fn list(servers: &[Configured], json: bool) -> Result<ExitCode, Failure> {
 fn configured(server: &Configured, out: &mut impl Write) -> io::Result<()> {
     let Configured { name, reach, enabled, place, is_applied } = server;
     let state = match (is_applied, enabled) {
-        (false, _) => " (not applied: the project must be trusted first)",
+        (false, _) => " (not applied: the folder is not trusted; see `bowline trust`)",
         (true, false) => " (disabled)",
         (true, true) => "",
     };

@@ -86,7 +86,7 @@ fn check(runtime: &Runtime, path: Option<&Path>, json: bool) -> Result<ExitCode,
         }
         Some(path) => skills::check(&runtime.environment.cwd.join(path)),
         None => {
-            let places = skills::places(&runtime.folders, &runtime.environment);
+            let places = skills::places(&runtime.folders, &runtime.environment, true);
             places.iter().flat_map(|place| skills::check(&place.folder)).collect()
         }
     };

@@ -139,7 +139,7 @@ fn agents_are_listed_with_where_they_are_from() {
     let poet = home.path("home/config/agents/poet.md");
     assert_eq!(lines[1], format!("poet     test/verse   3 tools  {}", poet.display()));
     assert_eq!(lines[2], "    Writes verse.");
-    assert!(lines[3].contains("local.md (does not count: the project must be trusted)"), "{out}");
+    assert!(lines[3].contains("local.md (does not count: the folder is not trusted)"), "{out}");
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_project_that_is_not_trusted_brings_no_agents_and_says_so_in_one_line() {
     assert_eq!(code, 0, "{err}");
     assert_eq!(provider.requests()[0]["model"], "model");
     assert!(!system(&provider.requests()[0]).contains("evil"));
-    let notes: Vec<_> = err.lines().filter(|line| line.contains("must be trusted")).collect();
+    let notes: Vec<_> = err.lines().filter(|line| line.contains("not trusted")).collect();
     assert_eq!(notes.len(), 1, "{err}");
     assert!(notes[0].contains(".claude/agents") && notes[0].contains(".bowline/agents"), "{err}");
 }

@@ -139,7 +139,8 @@ fn check_starts_each_server_and_list_starts_none() {
         lines[0].starts_with("gone: no-such  # ") && lines[1].starts_with("test: bash -c "),
         "{out}"
     );
-    let not_applied = "theirs: npx -y x (not applied: the project must be trusted first)";
+    let not_applied =
+        "theirs: npx -y x (not applied: the folder is not trusted; see `bowline trust`)";
     assert!(out.contains(not_applied) && out.contains(".mcp.json:1"), "{out}");
 
     let (code, out, _) = home.run(&["mcp", "check"]);
@@ -153,7 +154,10 @@ fn check_starts_each_server_and_list_starts_none() {
     assert_eq!(reports[1]["state"], "ready");
     assert_eq!(reports[0]["state"]["failed"], "there is no program \"no-such\" in PATH");
     let (_, _, err) = home.run(&["exec", "go"]);
-    assert!(err.contains("not applied: ") && err.contains(".mcp.json; a project must be"), "{err}");
+    assert!(
+        err.contains("not applied: ") && err.contains(".mcp.json; the folder is not trusted"),
+        "{err}"
+    );
 }
 
 #[test]

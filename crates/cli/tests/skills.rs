@@ -105,10 +105,10 @@ fn skills_of_a_project_do_not_count_and_a_bad_one_keeps_nobody_from_working() {
     let notes: Vec<_> = err.lines().filter(|line| line.contains("skill")).collect();
     assert_eq!(notes.len(), 2, "{err}");
     assert!(
-        notes[0].contains("bad/SKILL.md: the name \"other\" is not that of its folder"),
+        notes[1].contains("bad/SKILL.md: the name \"other\" is not that of its folder"),
         "{err}"
     );
-    assert!(notes[1].contains("skills not applied: "), "{err}");
+    assert!(notes[0].contains(".claude/skills; the folder is not trusted"), "{err}");
     assert!(!system(&provider.requests()[0]).contains("pdf"));
 }
 

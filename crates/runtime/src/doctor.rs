@@ -161,7 +161,8 @@ fn check_configuration(
             }
         }
     }
-    let (loaded, faults) = config::read_all(folders, environment, said, Trust::User);
+    let (loaded, faults) =
+        config::read_all(folders, environment, said, Trust::of(folders, environment, said));
     if faults.is_empty() {
         loaded.notes.iter().for_each(|note| report.note(NAME, note));
         return loaded;

@@ -21,6 +21,7 @@
 //! - [`tools`]: the tools that are configured.
 //! - [`telemetry`]: what runs look like to OpenTelemetry.
 //! - [`permission`]: the gate of the permission modes.
+//! - [`trust`]: which folders the user trusts.
 //! - [`Runtime`]: all of it together, which makes agents.
 #![deny(missing_docs)]
 
@@ -46,6 +47,7 @@ mod runtime;
 pub mod skills;
 pub mod telemetry;
 pub mod tools;
+pub mod trust;
 
 pub use agents::{AgentFactory, Told};
 pub use error::ConfigError;

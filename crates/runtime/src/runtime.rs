@@ -184,7 +184,7 @@ impl Runtime {
 
     /// Reads what agents may learn.
     pub fn skills(&self) -> Skills {
-        skills::read(&skills::places(&self.folders, &self.environment))
+        skills::read(&skills::places(&self.folders, &self.environment, self.loaded.is_trusted()))
     }
 
     /// Returns what agents of the project remember of tasks that failed, without what a redaction knows.
@@ -246,7 +246,8 @@ impl Runtime {
         let is_its =
             |layer: &&Layer| !layer.is_applied && layer.agents().any(|(own, _)| own == name);
         let what = match self.loaded.layers.iter().rev().find(is_its) {
-            Some(_) => "; the project has one, but must be trusted first".to_owned(),
+            Some(_) => "; the project has one, but the folder is not trusted: see `bowline trust`"
+                .to_owned(),
             None => config::meant(name, &names::known(&self.config).collect::<Vec<_>>()),
         };
         Err(ConfigError::UnknownAgent { name: name.to_owned(), what })

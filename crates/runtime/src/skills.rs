@@ -4,8 +4,9 @@
 //! description is loaded by the model with `load_skill`; one without stands in the system text whole.
 //! What is wrong with one is told in a line, and keeps nobody from working.
 //!
-//! They are looked for in [`places`], the first of a name being the one that counts. Those of a project
-//! count only when the project is trusted, as its configuration does.
+//! They are looked for from the working directory up to the root of the repository, then with the user;
+//! the first of a name is the one that counts. Those of a project count only when the project is trusted, as its
+//! configuration does.
 
 mod file;
 mod header;
@@ -105,7 +106,7 @@ pub struct Skills {
 
 /// Returns where skills are looked for, those that win first: from the working directory up to the root
 /// of the repository, then with the user.
-pub fn places(folders: &Folders, environment: &Environment) -> Vec<Place> {
+pub fn places(folders: &Folders, environment: &Environment, is_trusted: bool) -> Vec<Place> {
     let mut places = Vec::new();
     let home = environment.get("HOME").map(PathBuf::from);
     let near = project::path_to(&environment.cwd);
@@ -115,7 +116,7 @@ pub fn places(folders: &Folders, environment: &Environment) -> Vec<Place> {
     for folder in near {
         for name in [".agents", ".bowline", ".claude"] {
             let folder = folder.join(name).join("skills");
-            places.push(Place { folder, within: root.clone(), is_applied: false });
+            places.push(Place { folder, within: root.clone(), is_applied: is_trusted });
         }
     }
     let home = home.as_deref();
@@ -127,6 +128,11 @@ pub fn places(folders: &Folders, environment: &Environment) -> Vec<Place> {
     let own = own.into_iter().flatten();
     places.extend(own.map(|folder| Place { folder, within: None, is_applied: true }));
     places
+}
+
+/// Tells whether there are skills in a folder.
+pub(crate) fn has_any(folder: &Path) -> bool {
+    !file::folders(folder).is_empty()
 }
 
 /// Reads the skills of some places, those that win first.
@@ -232,15 +238,7 @@ impl Skills {
             let (folder, behind) = (one_line(folder), one_line(behind));
             format!("skill {name} in {folder} is left out: the one in {behind} goes before")
         });
-        let untrusted: Vec<_> = self.untrusted.iter().map(|folder| one_line(folder)).collect();
-        let untrusted = (!untrusted.is_empty()).then(|| {
-            format!(
-                "skills not applied: {}; a project must be trusted first, which this version cannot do \
-                 yet: copy what you need into ~/.agents/skills",
-                untrusted.join(", ")
-            )
-        });
-        refused.chain(hidden).chain(untrusted).collect()
+        refused.chain(hidden).collect()
     }
 }
 

@@ -176,12 +176,15 @@ fn agents_of_a_project_do_not_count_until_it_is_trusted() {
          [agents.bad]; did you mean \"tools\"?"
     );
     assert!(
-        notes[1].starts_with("not applied: work/.claude/agents, work/.bowline/agents; a project"),
+        notes[1].starts_with("not applied: work/.claude/agents, work/.bowline/agents; the folder"),
         "{notes:?}"
     );
     let runtime = Runtime::with(machine.environment(), machine.folders(), loaded);
     let error = runtime.agent_config("a").unwrap_err().to_string();
-    assert_eq!(error, "there is no agent \"a\"; the project has one, but must be trusted first");
+    assert_eq!(
+        error,
+        "there is no agent \"a\"; the project has one, but the folder is not trusted: see `bowline trust`"
+    );
 }
 
 #[test]

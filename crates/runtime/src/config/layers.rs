@@ -11,6 +11,7 @@ use crate::error::ConfigError;
 use crate::mcp;
 use crate::project;
 use crate::skills;
+use crate::trust::Trusted;
 
 use super::check::{self, Fault};
 use super::node::{self, Node, Origin, Place, Table, Value};
@@ -43,9 +44,10 @@ pub(crate) struct AgentFile {
 }
 
 /// Whose files count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// The user's and those for everybody on this machine.
+    #[default]
     User,
     /// Those of the project too.
     Project,
@@ -70,6 +72,8 @@ pub struct Said {
     pub profile: Option<String>,
     /// Assignments `key=value`.
     pub assignments: Vec<String>,
+    /// Whether the project is trusted for this start.
+    pub trust: bool,
 }
 
 impl Said {
@@ -90,6 +94,15 @@ pub struct Loaded {
     pub layers: Vec<Layer>,
     /// What a person should know, one line each.
     pub notes: Vec<String>,
+    /// Whose files count.
+    pub(crate) trust: Trust,
+}
+
+impl Loaded {
+    /// Tells whether what the project brings counts.
+    pub fn is_trusted(&self) -> bool {
+        self.trust == Trust::Project
+    }
 }
 
 /// A file of the configuration, whether it is there or not.
@@ -141,7 +154,17 @@ const SECTIONS: [&str; 5] = ["limits", "permissions", "sandbox", "mcp", "trace"]
 /// The sections that hold further ones.
 const DEEP: [&str; 4] = ["PROVIDERS", "AGENTS", "MCP_SERVERS", "PROFILES"];
 
-/// Reads all layers. What a project says does not count: nothing can be trusted in this version.
+impl Trust {
+    /// Tells whose files count in a directory.
+    pub(crate) fn of(folders: &Folders, environment: &Environment, said: &Said) -> Self {
+        match said.trust || Trusted::new(folders).holds(&environment.cwd) {
+            true => Self::Project,
+            false => Self::User,
+        }
+    }
+}
+
+/// Reads all layers. What a project says counts only if it is trusted.
 ///
 /// # Errors
 /// [`ConfigError`] with what is wrong and where.
@@ -150,7 +173,8 @@ pub fn load(
     environment: &Environment,
     said: &Said,
 ) -> Result<Loaded, ConfigError> {
-    let (loaded, faults) = read_all(folders, environment, said, Trust::User);
+    let trust = Trust::of(folders, environment, said);
+    let (loaded, faults) = read_all(folders, environment, said, trust);
     faults.into_iter().next().map_or(Ok(loaded), Err)
 }
 
@@ -161,7 +185,8 @@ pub(crate) fn read_all(
     said: &Said,
     trust: Trust,
 ) -> (Loaded, Vec<ConfigError>) {
-    let mut reading = Reading { loaded: Loaded::default(), faults: Vec::new(), environment };
+    let loaded = Loaded { trust, ..Loaded::default() };
+    let mut reading = Reading { loaded, faults: Vec::new(), environment };
     reading.files(folders, trust);
     if let Some(name) = said.profile(environment) {
         let layers = profile(name, &reading.loaded.layers, folders, environment);
@@ -215,7 +240,13 @@ impl Reading<'_> {
         own.into_iter().for_each(|found| self.take(found));
         match trust {
             Trust::Project => of_project.into_iter().for_each(|found| self.take(found)),
-            Trust::User => not_trusted(of_project, &mut self.loaded),
+            Trust::User => {
+                let skills = skills::places(folders, self.environment, false);
+                let skills = skills.into_iter().filter(|place| !place.is_applied);
+                let skills =
+                    skills.map(|place| place.folder).filter(|folder| skills::has_any(folder));
+                not_trusted(of_project, skills, &mut self.loaded);
+            }
         }
     }
 
@@ -267,7 +298,7 @@ impl Reading<'_> {
             Err(fault) if self.faults.is_empty() => self.faults.push(as_error(fault)),
             Err(_) => {}
         }
-        let skills = skills::names(&skills::places(folders, self.environment));
+        let skills = skills::names(&skills::places(folders, self.environment, loaded.is_trusted()));
         let faults = names::check(loaded, &skills);
         self.faults.extend(faults.into_iter().map(as_error));
         note_without_effect(loaded);
@@ -276,7 +307,7 @@ impl Reading<'_> {
 }
 
 /// Keeps what a project says, without applying it; says so in one line.
-fn not_trusted(results: Vec<Found>, loaded: &mut Loaded) {
+fn not_trusted(results: Vec<Found>, skills: impl Iterator<Item = PathBuf>, loaded: &mut Loaded) {
     let mut paths = Vec::new();
     for (path, result) in results {
         match result {
@@ -293,11 +324,12 @@ fn not_trusted(results: Vec<Found>, loaded: &mut Loaded) {
             Err(error) => loaded.notes.push(format!("not applied, and would not be: {error}")),
         }
     }
+    paths.extend(skills.map(|folder| folder.display().to_string()));
     if !paths.is_empty() {
+        let paths = paths.join(", ").replace(char::is_control, "\u{fffd}");
         loaded.notes.push(format!(
-            "not applied: {}; a project must be trusted first, which this version cannot do yet: \
-             put what you need of it into your own configuration",
-            paths.join(", ")
+            "not applied: {paths}; the folder is not trusted: look at them, then say --trust, or once and \
+             for all `bowline trust`"
         ));
     }
 }

@@ -52,7 +52,7 @@ impl Machine {
 
 fn said(profile: Option<&str>, assignments: &[&str]) -> Said {
     let assignments = assignments.iter().map(|&assignment| assignment.to_owned()).collect();
-    Said { profile: profile.map(str::to_owned), assignments }
+    Said { profile: profile.map(str::to_owned), assignments, trust: false }
 }
 
 fn set_to(turns: u32) -> String {
@@ -117,7 +117,7 @@ fn a_project_is_read_but_not_applied_until_it_is_trusted() {
     assert_eq!(loaded.config.model, None);
     assert_eq!(loaded.notes.len(), 2);
     assert!(loaded.notes[0].contains("line 1: unknown key"), "{:?}", loaded.notes);
-    assert!(loaded.notes[1].contains(".bowline/config.toml; a project must be trusted"));
+    assert!(loaded.notes[1].contains(".bowline/config.toml; the folder is not trusted"));
 }
 
 #[test]

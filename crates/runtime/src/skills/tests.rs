@@ -38,7 +38,7 @@ impl Home {
             data: self.path("data"),
             cache: self.path("cache"),
         };
-        places(&folders, &Environment { vars, cwd: self.path(cwd) })
+        places(&folders, &Environment { vars, cwd: self.path(cwd) }, false)
     }
 
     /// Reads the skills as if the project were trusted.
@@ -140,11 +140,9 @@ fn what_a_project_brings_does_not_count_until_it_is_trusted_and_hides_nothing() 
     ]);
     let skills = read(&home.places("repo/sub"));
     assert_eq!(skills.all.iter().map(|skill| &*skill.text).collect::<Vec<_>>(), ["Mine."]);
-    let notes: Vec<_> = skills.notes().iter().map(|note| home.short(note)).collect();
-    assert_eq!(notes.len(), 1, "{notes:?}");
-    let start = "skills not applied: repo/sub/.claude/skills, repo/.agents/skills; a project must be \
-                 trusted first";
-    assert!(notes[0].starts_with(start), "{notes:?}");
+    let untrusted: Vec<_> =
+        skills.untrusted.iter().map(|folder| home.short(&folder.display().to_string())).collect();
+    assert_eq!(untrusted, ["repo/sub/.claude/skills", "repo/.agents/skills"]);
 }
 
 #[test]
