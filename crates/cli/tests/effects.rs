@@ -124,6 +124,27 @@ fn a_conversation_that_grows_too_long_is_summarised_on_the_way() {
     assert!(last.contains("Count."), "the request itself is never summarised away");
 }
 
+// B9
+#[test]
+fn who_can_write_notes_is_reminded_to() {
+    for (tools, reminders) in [(r#"["bash", "notes"]"#, 2), (r#"["bash"]"#, 0)] {
+        let provider = Provider::answering(|request| match results(request) {
+            step @ 0..4 => {
+                let command = json!({ "command": format!("echo {step}") });
+                Reply::Calls(vec![(format!("call_{step}"), "bash", command)])
+            }
+            _ => Reply::Text("done".to_owned()),
+        });
+        let home = Home::new(&provider);
+        let tools = format!("agents.default.tools={tools}");
+        let effects = "agents.default.effects=[{ kind = \"progress\", interval = 2 }]";
+        let (code, out, err) = home.run(&["exec", "-c", &tools, "-c", effects, "Go."]);
+        assert_eq!((code, out.as_str()), (0, "done\n"), "{err}");
+        let last = provider.requests().pop().unwrap().to_string();
+        assert_eq!(last.matches("Write a progress note with write_note").count(), reminders);
+    }
+}
+
 #[test]
 fn a_session_is_summarised_when_somebody_says_so() {
     let provider = Provider::answering(|request| {

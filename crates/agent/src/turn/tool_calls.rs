@@ -12,7 +12,9 @@ use bowline_llm::{CallId, Part};
 use crate::agent::Agent;
 use crate::children::Children;
 use crate::conversation::{Call, CallState};
-use crate::entry::{CallEnded, CallStatus, CallWaiting, Custom, Ending, EntryKind, ExternalUsage};
+use crate::entry::{
+    CallEnded, CallStatus, CallWaiting, Custom, Ending, EntryKind, ExternalUsage, RunErrorKind,
+};
 use crate::event::{EventBody, Phase};
 use crate::hub::Live;
 use crate::limits::LimitKind;
@@ -111,8 +113,10 @@ impl Turn {
         let must_stop = self.must_stop();
         let (status, why) = if run.canceled.is_some() {
             (CallStatus::Canceled, "canceled before it ended".to_owned())
-        } else if run.fatal.is_some() {
-            (CallStatus::Canceled, "canceled: another tool ended the run".to_owned())
+        } else if let Some(error) = &run.fatal {
+            let is_of_tool = error.kind == RunErrorKind::Tool;
+            let why = if is_of_tool { "another tool ended the run" } else { "the run has failed" };
+            (CallStatus::Canceled, format!("canceled: {why}"))
         } else if let Some(hit) = &run.limit {
             (CallStatus::Skipped, format!("skipped: the limit {} is reached", hit.limit.as_str()))
         } else if self.conversation.is_void() {

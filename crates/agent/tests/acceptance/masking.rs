@@ -3,13 +3,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use bowline_agent::effect::{Effect, ObservationMask, TrimToolResults};
+use bowline_agent::effect::{
+    Compact, DynEffect, Effect, ObservationMask, Offload, SlidingWindow, TrimToolResults,
+};
 use bowline_agent::entry::{Act, Acted, Entry, EntryKind, Rewrite};
 use bowline_agent::event::EventBody;
 use bowline_agent::journal::Pos;
 use bowline_agent::tool::{Access, ToolError, ToolOutput, tool_fn};
 use bowline_llm::scripted::Reply;
-use bowline_llm::{ErrorKind, Media, Message, ModelError, Part, text_of};
+use bowline_llm::{ErrorKind, Media, Message, ModelError, Part, Request, text_of};
 use pretty_assertions::assert_eq;
 
 use crate::narrow::{compactions, length, read, reads, texts, within};
@@ -63,6 +65,9 @@ async fn old_results_are_masked_at_the_limit_and_the_latest_messages_stay() {
     for at in (8..=16).step_by(2) {
         assert!(last[at].contains("file.3000\\nxxx"), "{last:#?}");
     }
+    let begins = format!("file.3000 {}...", "x".repeat(70));
+    let request = stage.model.requests().pop().unwrap();
+    assert_eq!(result(&request, 2), format!("[tool result for read: {begins}]"));
 }
 
 #[tokio::test]
@@ -103,7 +108,7 @@ async fn a_turn_is_never_cut_in_the_middle() {
         preserve_recent: 1,
         ..TrimToolResults::default()
     });
-    let effects: [Arc<dyn bowline_agent::effect::DynEffect>; 2] = [mask, trim];
+    let effects: [Arc<dyn DynEffect>; 2] = [mask, trim];
     for effect in effects {
         let speak = move |turn: usize, _: &_| match turn {
             0..3 => many(2_000),
@@ -162,13 +167,71 @@ async fn errors_small_results_and_what_is_no_text_stay() {
     assert!(text_of(&result(6).content).ends_with("xxxxxxxxxx"));
 }
 
+/// All that shortens results without a model, from a share of the window on.
+fn shortening(threshold: f64) -> [Arc<dyn DynEffect>; 4] {
+    [
+        Arc::new(ObservationMask { threshold, ..ObservationMask::default() }),
+        Arc::new(TrimToolResults { threshold, ..TrimToolResults::default() }),
+        Arc::new(Offload { threshold, ..Offload::default() }),
+        Arc::new(SlidingWindow { threshold, medium_zone: 100, ..SlidingWindow::default() }),
+    ]
+}
+
+/// Of what went wrong no word may be lost.
+#[tokio::test]
+async fn errors_stay_whole_whatever_shortens_the_rest() {
+    for effect in shortening(0.5) {
+        let kind = effect.kind().to_owned();
+        let fail = async |_: Text, _| Err(ToolError::failed("e".repeat(3_000)));
+        let fail = tool_fn("fail", "Fails.", fail).with_access(Access::none());
+        let speak = |turn: usize, _: &_| match turn {
+            0 => Reply::call("fail", "{}"),
+            1..10 => reads(3_000),
+            _ => Reply::text("done"),
+        };
+        let stage = within(10_000, ObservationMask::default(), |_| panic!("asked"), speak);
+        let stage = stage.with(read()).with(fail).change(|agent| agent.effects = vec![effect]);
+        let told = stage.play().await;
+        assert!(breaks(&told) > 0, "{kind}");
+        let request = stage.model.requests().pop().unwrap();
+        assert_eq!(result(&request, 2), "e".repeat(3_000), "{kind}");
+        assert!(result(&request, 4).len() < 600, "{kind}");
+        assert_eq!(result(&request, 20).len(), 3_010, "{kind}");
+    }
+}
+
+/// Returns the text of the only result in a message.
+fn result(request: &Request, at: usize) -> String {
+    let Message::Results(results) = &**request.messages.get(at).unwrap() else { panic!("{at}") };
+    let [result] = results.as_slice() else { panic!("{results:?}") };
+    text_of(&result.content)
+}
+
 #[tokio::test]
 async fn a_conversation_with_nothing_to_cut_is_left_alone() {
-    for effect in [ObservationMask::default(), ObservationMask { threshold: 0.6, recent_window: 0 }]
-    {
-        let stage = within(1_000, effect, |_| panic!("asked"), |_, _| Reply::text("done"));
+    let none = ObservationMask { threshold: 0.6, recent_window: 0 };
+    for effect in shortening(0.6).into_iter().chain([Arc::new(none) as _]) {
+        let stage = within(
+            1_000,
+            ObservationMask::default(),
+            |_| panic!("asked"),
+            |_, _| Reply::text("done"),
+        );
+        let stage = stage.change(|agent| agent.effects = vec![effect]);
         let told = hear(stage.start().prompt("p".repeat(3_600))).await;
         assert_eq!((told.text().as_str(), compactions(&told)), ("done", vec![]));
+    }
+}
+
+#[tokio::test]
+async fn where_there_is_no_window_or_no_share_of_it_there_is_no_limit() {
+    for (window, threshold) in [(0, 0.1), (1_000, 0.0)] {
+        let compact = Compact { threshold, ..Compact::default() };
+        for effect in shortening(threshold).into_iter().chain([Arc::new(compact) as _]) {
+            let stage = reading(window, ObservationMask::default(), 20, 3_000);
+            let told = stage.change(|agent| agent.effects = vec![effect]).play().await;
+            assert_eq!((told.text().as_str(), compactions(&told)), ("done", vec![]));
+        }
     }
 }
 

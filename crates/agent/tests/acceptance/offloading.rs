@@ -308,6 +308,9 @@ fn what_makes_no_sense_is_named() {
     let default = Offload::default();
     assert!(default.clone().checked().is_ok());
     assert_eq!((default.threshold, default.min_result_len, default.recent_window), (0.5, 2_000, 6));
+    // B8: so it is too where nothing is said of it.
+    let unsaid: Offload = serde_json::from_str(r#"{"threshold": 0.4}"#).unwrap();
+    assert_eq!((unsaid.threshold, unsaid.min_result_len, unsaid.recent_window), (0.4, 2_000, 6));
     let error = Offload { threshold: 0.0, ..Offload::default() }.checked().unwrap_err();
     assert_eq!(error, "threshold must be more than 0 and at most 1");
     let error = Offload { recent_window: 0, ..Offload::default() }.checked().unwrap_err();

@@ -9,6 +9,7 @@ use bowline_llm::scripted::Reply;
 use bowline_llm::{ErrorKind, Message, ModelError, Request, text_of};
 use pretty_assertions::assert_eq;
 
+use crate::invariants::check_request;
 use crate::masking::rewrites;
 use crate::narrow::{
     compactions, is_side_question, length, read, reads, side_questions, texts, within,
@@ -115,6 +116,21 @@ async fn there_is_one_summary_and_it_is_brought_up_to_date() {
     let epochs = rewrites(&log);
     assert!(epochs.len() <= 38 / 3, "{} epochs", epochs.len());
     assert!(epochs.iter().all(|epoch| epoch.before - epoch.after >= 700));
+}
+
+// B5
+/// Wherever the zones end by the number of messages, no call is parted from its results.
+#[tokio::test]
+async fn no_zone_begins_between_a_call_and_its_results() {
+    for (recent_zone, medium_zone) in [(3, 4), (4, 3), (3, 0), (4, 4)] {
+        let zones = SlidingWindow { recent_zone, medium_zone, ..small() };
+        let stage = reading(10_000, zones, Reply::text("notes"), 20);
+        assert_eq!(stage.play().await.text(), "done");
+        assert!(side_questions(&stage).len() > 1);
+        for request in stage.model.requests() {
+            check_request(&request);
+        }
+    }
 }
 
 #[tokio::test]

@@ -200,6 +200,30 @@ async fn a_message_that_is_too_long_for_the_question_keeps_its_ends() {
     assert!(question.contains("BEGIN yyy") && question.contains("yyy END"), "{question}");
 }
 
+// D20
+/// A result is more than how it begins: the error that counts often stands at its end.
+#[tokio::test]
+async fn whoever_writes_the_notes_sees_results_whole_or_both_their_ends() {
+    let result = |length: usize| {
+        let half = "y".repeat(length / 2);
+        let text = format!("BEGIN {half} MIDDLE{length} {half} END{length}");
+        Reply::call("echo", serde_json::json!({ "text": text }).to_string())
+    };
+    let speak = move |turn: usize, _: &Request| match turn {
+        0 => result(1_200),
+        1 => result(5_000),
+        2 | 3 => Reply::text("z".repeat(13_000)).and_call("echo", "{}"),
+        _ => Reply::text("done"),
+    };
+    let stage = within(10_000, Compact::default(), |_| Reply::text("notes"), speak).with(echo());
+    assert_eq!(stage.play().await.text(), "done");
+    let question = prompt_of(&side_questions(&stage)[0]);
+    let results: Vec<_> = question.lines().filter(|line| line.starts_with("[result")).collect();
+    assert!(results[0].contains("BEGIN y") && results[0].contains("MIDDLE1200"), "{results:#?}");
+    assert!(results[1].contains("BEGIN y") && results[1].ends_with(" END5000"), "{results:#?}");
+    assert!(results[1].len() < 2_100, "{results:#?}");
+}
+
 /// Two effects that summarise share one summary.
 #[tokio::test]
 async fn summaries_of_several_effects_are_one() {

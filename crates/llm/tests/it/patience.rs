@@ -211,7 +211,7 @@ impl fmt::Debug for Then {
 async fn after(wire: Wire, answer: Answer) -> Then {
     let server = Server::start(vec![answer]).await;
     let client = wire.client(&server.url(), &Transport::default());
-    let mut stream = Retry::with_random(client, at_once(), || 0).stream(request());
+    let mut stream = Retry::with_random(client, at_once(), || u64::MAX).stream(request());
     loop {
         match stream.next().await.expect("a failure") {
             Ok(StreamEvent::Waiting { reason, delay, .. }) => {

@@ -126,6 +126,7 @@ async fn a_stream_without_an_end_is_tried_again() {
     assert!(is_done(&events));
 }
 
+// B14
 #[tokio::test(start_paused = true)]
 async fn what_the_provider_asks_for_is_the_least() {
     let model = ScriptedModel::new([asking(20), Reply::text("a")]);

@@ -240,6 +240,25 @@ async fn models_of_a_provider_share_its_limits() {
     assert!(delay.as_secs() > 30, "{delay:?}");
 }
 
+// D16
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_made_again_counts_again() {
+    let config = config(
+        "[providers.p]\nbase_url = \"http://127.0.0.1:1\"\nmax_retries = 1\nrate_limit = { rpm = 1 }",
+    );
+    let (environment, shared) = (environment(&[]), Shared::default());
+    let with = Making { config: &config, environment: &environment, shared: &shared };
+    let made = make(&name("p", "m", None).into(), with).unwrap();
+    let events: Vec<_> = made.model.stream(Request::default()).collect().await;
+    let waits = events.iter().filter_map(|event| match event {
+        Ok(StreamEvent::Waiting { attempt, reason, .. }) => Some((*attempt, reason.as_str())),
+        _ => None,
+    });
+    let [(2, failure), (2, limit)] = waits.collect::<Vec<_>>()[..] else { panic!("{events:?}") };
+    assert!(failure.starts_with("connection failed"), "{failure}");
+    assert_eq!(limit, "rate limit: requests a minute");
+}
+
 #[test]
 fn limits_are_numbers_that_are_known() {
     let limit =

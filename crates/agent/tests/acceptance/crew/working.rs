@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bowline_agent::crew::{Card, Member};
+use bowline_agent::Agent;
+use bowline_agent::crew::{Card, Member, Spawn};
 use bowline_agent::tool::{ToolContext, Toolbox};
-use bowline_llm::ScriptedModel;
 use bowline_llm::scripted::Reply;
+use bowline_llm::{Model, ModelInfo, ModelStream, Request, ScriptedModel};
+use futures::FutureExt as _;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{Crew, delegate, report, reports};
+use super::{Crew, delegate, employed, report, reports};
 use crate::support::tool;
 
 /// How many are at it now, and how many ever were.
@@ -56,15 +58,34 @@ fn tasks(agent: &str, count: usize) -> serde_json::Value {
     (0..count).map(|n| json!({ "agent": agent, "task": format!("part {n}") })).collect()
 }
 
-// 68, D15, invariant 5: so many take as long as one.
+/// A model that thinks for a second about each reply.
+#[derive(Debug)]
+struct Thoughtful(ScriptedModel);
+
+impl Model for Thoughtful {
+    fn info(&self) -> &ModelInfo {
+        self.0.info()
+    }
+
+    fn stream(&self, request: Request) -> ModelStream {
+        let events = self.0.stream(request);
+        let think = tokio::time::sleep(Duration::from_secs(1));
+        Box::pin(think.map(|()| events).flatten_stream())
+    }
+}
+
+// 68, D15, invariant 5: so many take as long as one, whether their model thinks or their tools work.
 #[tokio::test(start_paused = true)]
 async fn fifty_agents_take_as_long_as_one() {
     let crew = Crew::for_tasks(tasks("coder", 50));
     let crowd = Crowd::default();
-    crew.hire_with("coder", steady(), crowd.tools(), |_| {});
+    let model = Arc::new(Thoughtful(steady()));
+    let coder = Agent { model, tools: crowd.tools(), ..crew.stage.agent.clone() };
+    let hire = move |spawn: &Spawn| Ok(employed(&coder, spawn, |_| {}));
+    crew.registry.register(Card::new("coder", "Does coder."), hire);
     let began = Instant::now();
     let told = crew.play().await;
-    assert_eq!(began.elapsed().as_secs(), 1);
+    assert_eq!(began.elapsed().as_secs(), 3);
     assert_eq!(crowd.most(), 50);
     let names: Vec<String> =
         reports(&told).iter().map(|report| report["name"].as_str().unwrap().to_owned()).collect();

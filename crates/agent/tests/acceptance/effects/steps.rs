@@ -1,5 +1,6 @@
 //! When effects are asked, and what becomes of what they do.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -21,13 +22,74 @@ use futures::{FutureExt as _, StreamExt as _};
 use pretty_assertions::assert_eq;
 
 use super::{acts, call, done, said, then_done, with, with_all};
-use crate::support::{Shelf, hear, lines, op};
+use crate::support::{Shelf, conversation, hear, lines, op};
 
 fn once(phase: Phase, act: Act) -> impl bowline_agent::effect::Effect {
     effect_fn("once", move |step: &Step| {
         let is_due = step.phase == phase && step.turn == 1;
         Ok(if is_due { vec![act.clone()] } else { Vec::new() })
     })
+}
+
+#[tokio::test]
+async fn effects_are_asked_in_order_and_told_where_the_run_is() {
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let spy = |name: &'static str| {
+        let asked = Arc::clone(&asked);
+        let effect = effect_fn(name, move |step: &Step| {
+            let Step { agent, phase, turn, view, .. } = step;
+            let messages = view.messages().len();
+            let line = format!("{name} of {}: {phase:?} {turn}, {messages} messages", agent.name);
+            asked.lock().unwrap().push(line);
+            Ok(Vec::new())
+        });
+        Arc::new(effect) as Arc<dyn DynEffect>
+    };
+    let stage = with_all([spy("one"), spy("two")], then_done([call("echo", "1")]));
+    stage.play().await;
+    assert_eq!(
+        *asked.lock().unwrap(),
+        [
+            "one of root: Before 0, 1 messages",
+            "two of root: Before 0, 1 messages",
+            "one of root: After 1, 2 messages",
+            "two of root: After 1, 2 messages",
+            "one of root: Before 1, 3 messages",
+            "two of root: Before 1, 3 messages",
+            "one of root: After 2, 4 messages",
+            "two of root: After 2, 4 messages",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn the_first_error_ends_the_run_and_nobody_else_is_asked() {
+    let whole = [
+        "user \"go\"",
+        "assistant call_1=echo",
+        "results call_1!=\"canceled: the run has failed\"",
+    ];
+    for (phase, requests, said) in [(Phase::Before, 0, 1), (Phase::After, 1, 3)] {
+        let broken = effect_fn("broken", move |step: &Step| match step.phase == phase {
+            true => Err("no".into()),
+            false => Ok(Vec::new()),
+        });
+        let heard = Arc::new(AtomicBool::new(false));
+        let hears = Arc::clone(&heard);
+        let other = effect_fn("other", move |step: &Step| {
+            hears.fetch_or(step.phase == phase, Ordering::SeqCst);
+            Ok(Vec::new())
+        });
+        let stage = with_all([Arc::new(broken) as _, Arc::new(other) as _], [call("echo", "1")]);
+        let handle = stage.start();
+        let told = hear(handle.prompt("go")).await;
+        let message = "the effect broken failed: no".to_owned();
+        let error = RunError { kind: RunErrorKind::Effect, message };
+        assert_eq!(told.ending(), Ending::Failed(error));
+        assert!(!heard.load(Ordering::SeqCst));
+        assert_eq!(stage.model.requests().len(), requests);
+        assert_eq!(conversation(&handle), whole[..said]);
+    }
 }
 
 // B3: a reply with calls is no final answer.
