@@ -172,7 +172,7 @@ fn fill(found: &mut Found, builtin: &str, operands: &[Word], text: &str) -> Seen
             if builtin != "read" && letters.contains(['C', 'c']) {
                 return Seen::doubt("it runs a command for each line");
             }
-            let takes_value = if builtin == "read" { "adinNptu" } else { "dnOsuCc" };
+            let takes_value = if builtin == "read" { "aNdinptu" } else { "dnOsuCc" };
             let Some(at) = letters.find(|letter| takes_value.contains(letter)) else { continue };
             let is_array = builtin == "read" && letters[at..].starts_with('a');
             let attached = &letters[at + 1..];

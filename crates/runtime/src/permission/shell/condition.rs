@@ -54,10 +54,10 @@ impl Reader<'_, '_> {
         if RECKONING.contains(&operator) {
             self.reckoned(&word)?;
         }
-        if word.known().is_some_and(|word| RECKONING.contains(&word)) {
-            if let Some(left) = words.last() {
-                self.reckoned(&left.clone())?;
-            }
+        if word.known().is_some_and(|word| RECKONING.contains(&word))
+            && let Some(left) = words.last()
+        {
+            self.reckoned(left)?;
         }
         words.push(word);
         Ok(())

@@ -204,10 +204,10 @@ impl Reader<'_, '_> {
         if is_indirect && !matches!(rest, "@" | "*") {
             return self.unclear("a variable names another one");
         }
-        if let Some(how) = rest.strip_prefix('@').filter(|_| !is_indirect) {
-            if !matches!(how, "Q" | "E" | "A" | "U" | "u" | "L" | "a" | "K" | "k") {
-                return self.unclear("a text may be run as a prompt is");
-            }
+        if let Some(how) = rest.strip_prefix('@').filter(|_| !is_indirect)
+            && !matches!(how, "Q" | "E" | "A" | "U" | "u" | "L" | "a" | "K" | "k")
+        {
+            return self.unclear("a text may be run as a prompt is");
         }
         let operation = rest.strip_prefix(':').unwrap_or(rest);
         if operation.starts_with('=') {

@@ -14,6 +14,9 @@ const MOST_THROUGH: usize = 8;
 /// Steps of `cd` that are followed.
 const MOST_STEPS: usize = 16;
 
+/// A program's words, and the variables that are set for it.
+type Command = (Vec<Word>, Vec<(String, Word)>);
+
 /// What is seen in the words of one program.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
@@ -21,7 +24,7 @@ pub(super) struct Seen {
     stays: bool,
     is_opaque: bool,
     doubts: Vec<&'static str>,
-    commands: Vec<(Vec<Word>, Vec<(String, Word)>)>,
+    commands: Vec<Command>,
     /// A file that a shell reads, with its arguments.
     file: Vec<Word>,
     scripts: Vec<Text>,

@@ -83,7 +83,7 @@ const WRAPPERS: &[Wrapper] = &[
         names: &["time"],
         options: Options {
             flags: "pvaqV",
-            valued: "fo",
+            valued: "of",
             long: &["portability", "verbose", "append", "quiet"],
             long_valued: &["format", "output"],
         },
