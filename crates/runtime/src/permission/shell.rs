@@ -6,13 +6,13 @@
 //! depends on something that is only known when it runs, or could be read in two ways, it says so
 //! with a [`Doubt`], and whoever decides asks a person instead of a rule.
 //!
-//! - [`reader`]: lists, pipelines and compound commands.
-//! - [`simple`]: words, assignments, redirections and here-documents of one command.
-//! - [`word`], [`expansion`], [`arithmetic`], [`condition`], [`escape`]: what a word becomes.
-//! - [`program`]: what a program would run in turn, with [`wrapper`], [`interpreter`], [`launch`],
-//!   [`find`], [`git`], [`option`] and [`builtin`].
-//! - [`variable`]: names whose value changes what a command does.
-//! - [`found`]: what has been found so far.
+//! - `reader`: lists, pipelines and compound commands.
+//! - `simple`: words, assignments, redirections and here-documents of one command.
+//! - `word`, `expansion`, `arithmetic`, `condition`, `escape`: what a word becomes.
+//! - `program`: what a program would run in turn, with `wrapper`, `interpreter`, `launch`,
+//!   `find`, `git`, `option` and `builtin`.
+//! - `variable`: names whose value changes what a command does.
+//! - `found`: what has been found so far.
 
 mod arithmetic;
 mod builtin;
