@@ -49,6 +49,10 @@ bench:
 measure *arguments:
     ./scripts/measure {{arguments}}
 
+# Fuzzing, for so many seconds: `cargo install --locked cargo-fuzz`, no nightly needed.
+fuzz target="shell" seconds="20":
+    cargo fuzz run --sanitizer none {{target}} -- -max_total_time={{seconds}}
+
 # Licences, duplicates and sources of dependencies.
 deny:
     @cargo deny --version > /dev/null 2>&1 || { echo "cargo-deny is missing: cargo install --locked cargo-deny" >&2; exit 1; }

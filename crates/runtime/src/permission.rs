@@ -1,4 +1,6 @@
-//! The gate of the permission modes.
+//! The gate of the permission modes, and what commands would run.
+
+pub mod shell;
 
 use async_trait::async_trait;
 

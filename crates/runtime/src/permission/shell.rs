@@ -1,0 +1,179 @@
+//! Reads a shell command without running it.
+//!
+//! [`read`] says which programs a line of bash would run, with which words, and which files it
+//! would open by redirection. It has one duty: nothing that the line would run goes unseen. So it
+//! knows the grammar of bash and no more than it must of the rest: wherever what bash would do
+//! depends on something that is only known when it runs, or could be read in two ways, it says so
+//! with a [`Doubt`], and whoever decides asks a person instead of a rule.
+//!
+//! - `reader`: lists, pipelines and compound commands.
+//! - `simple`: words, assignments, redirections and here-documents of one command.
+//! - `word`, `expansion`, `arithmetic`, `condition`, `escape`: what a word becomes.
+//! - `program`: what a program would run in turn, with `wrapper`, `interpreter`, `launch`,
+//!   `find`, `git`, `option` and `builtin`.
+//! - `variable`: names whose value changes what a command does.
+//! - `found`: what has been found so far.
+
+mod arithmetic;
+mod builtin;
+mod condition;
+mod escape;
+mod expansion;
+mod find;
+mod found;
+mod git;
+mod interpreter;
+mod launch;
+mod option;
+mod program;
+mod reader;
+mod simple;
+mod variable;
+mod word;
+mod wrapper;
+
+#[cfg(test)]
+mod tests;
+
+use found::Found;
+use reader::Reader;
+
+/// Bytes of a command that are read; a longer one is a doubt.
+const LONGEST: usize = 256 * 1024;
+
+/// Reads a command as bash would, and says what it would run.
+pub fn read(command: &str) -> Script {
+    let mut found = Found::default();
+    if command.len() > LONGEST {
+        found.doubt("it is too long to be read", command);
+    } else {
+        Reader::new(command, &mut found).script();
+    }
+    found.into_script()
+}
+
+/// What a command would run, and what of it cannot be known beforehand.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Script {
+    /// The programs, in the order in which the text names them.
+    pub runs: Vec<Run>,
+    /// Why the command may do more than the runs say; empty if they are all of it.
+    pub doubts: Vec<Doubt>,
+}
+
+/// One program that a command would run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Run {
+    /// The program and its arguments. Empty where the shell itself opens files, as in `> file`.
+    pub words: Vec<Word>,
+    /// Programs that run this one and were seen through, the outermost first: `sudo`, `bash`.
+    pub through: Vec<String>,
+    /// Variables that are set for this program alone.
+    pub assignments: Vec<(String, Word)>,
+    /// Files that redirections open for reading.
+    pub reads: Vec<Word>,
+    /// Files that redirections open for writing.
+    pub writes: Vec<Word>,
+    /// The command as it stands in the text.
+    pub text: String,
+    /// Where it runs.
+    pub folder: Folder,
+    /// Whether it is given a program in a language that is not read, as `python -c`.
+    pub is_opaque: bool,
+}
+
+impl Run {
+    /// Returns the program's name without its folder, if it is known.
+    pub fn name(&self) -> Option<&str> {
+        let program = self.words.first()?.known()?;
+        Some(program.rsplit_once('/').map_or(program, |(_, name)| name))
+    }
+}
+
+/// The folder that a program runs in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Folder {
+    /// The one that the whole command was started in.
+    #[default]
+    Start,
+    /// The one that these steps of `cd` lead to, from the first.
+    Into(Vec<String>),
+    /// Any: a `cd` may have happened or not, or its target is not known.
+    Unknown,
+}
+
+/// A word of a command, after all expansions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Word {
+    /// Exactly this text.
+    Known(String),
+    /// A text that is only known when the command runs.
+    Unknown {
+        /// As it stands in the text.
+        source: String,
+        /// What each of its words begins with for certain.
+        starts: String,
+        /// How many words it becomes.
+        count: Count,
+    },
+}
+
+/// How many words a word becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Count {
+    /// One, possibly empty.
+    One,
+    /// None, one or several.
+    Any,
+}
+
+impl Word {
+    /// Returns its text if that is known.
+    pub fn known(&self) -> Option<&str> {
+        match self {
+            Self::Known(text) => Some(text),
+            Self::Unknown { .. } => None,
+        }
+    }
+
+    /// Returns what it begins with for certain.
+    pub fn starts(&self) -> &str {
+        match self {
+            Self::Known(text) => text,
+            Self::Unknown { starts, .. } => starts,
+        }
+    }
+
+    /// Returns it as it stands in the text, or its text if that is known.
+    pub fn source(&self) -> &str {
+        match self {
+            Self::Known(text) => text,
+            Self::Unknown { source, .. } => source,
+        }
+    }
+
+    /// Whether it could be an option, or could be several words of which one is.
+    fn may_be_option(&self) -> bool {
+        match self {
+            Self::Known(text) => text.starts_with('-'),
+            Self::Unknown { starts, .. } => starts.is_empty() || starts.starts_with('-'),
+        }
+    }
+
+    fn is_many(&self) -> bool {
+        matches!(self, Self::Unknown { count: Count::Any, .. })
+    }
+
+    fn unknown(source: &str, count: Count) -> Self {
+        Self::Unknown { source: source.to_owned(), starts: String::new(), count }
+    }
+}
+
+/// Something about a command that cannot be known before it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Doubt {
+    /// A fragment of a sentence that says what: `the program is only known when it runs`.
+    pub what: String,
+    /// The part of the command that it is about.
+    pub text: String,
+}

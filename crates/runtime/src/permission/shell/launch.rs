@@ -1,0 +1,301 @@
+//! Programs of which an option runs another program.
+
+use super::Word;
+use super::interpreter::sets_steering;
+use super::option::is_long;
+use super::program::Seen;
+
+const RUNS_OTHERS: &str = "it runs other programs in a way that is not read";
+const BY_OPTION: &str = "one of its options runs another program";
+const UNKNOWN: &str = "one of its words could be an option that runs another program";
+
+/// Programs whose purpose is to run others, or which ask their user what to run.
+const LAUNCHERS: &[&str] = &[
+    "parallel",
+    "gdb",
+    "lldb",
+    "rr",
+    "expect",
+    "screen",
+    "tmux",
+    "at",
+    "batch",
+    "crontab",
+    "socat",
+    "ncat",
+    "script",
+    "entr",
+    "start-stop-daemon",
+    "run-parts",
+    "dbus-run-session",
+    "dbus-launch",
+    "xvfb-run",
+    "setpriv",
+    "prlimit",
+    "capsh",
+    "firejail",
+    "bwrap",
+    "proot",
+    "faketime",
+    "valgrind",
+    "perf",
+    "rlwrap",
+    "pkexec",
+    "run0",
+    "gosu",
+    "su-exec",
+    "daemonize",
+    "hyperfine",
+    "newgrp",
+    "sg",
+    "vi",
+    "vim",
+    "nvim",
+    "view",
+    "ex",
+    "ed",
+    "emacs",
+    "nano",
+    "vimdiff",
+    "rvim",
+    "gvim",
+    "pico",
+    "numactl",
+    "cgexec",
+    "catchsegv",
+    "linux32",
+    "linux64",
+    "i386",
+    "x86_64",
+    "setuidgid",
+    "chpst",
+    "runcon",
+    "aa-exec",
+    "torsocks",
+    "proxychains",
+    "proxychains4",
+    "tsocks",
+    "eatmydata",
+    "direnv",
+    "nix",
+    "nix-shell",
+    "guix",
+    "mise",
+    "asdf",
+    "conda",
+    "mamba",
+    "micromamba",
+    "sshpass",
+    "logsave",
+    "uxterm",
+    "xterm",
+    "gnome-terminal",
+    "sem",
+    "dpkg",
+    "rpm",
+    "cpulimit",
+    "trickle",
+    "nsjail",
+    "minijail0",
+    "runsv",
+    "supervisord",
+    "s6-setuidgid",
+    "execlineb",
+    "pexec",
+    "sudoedit",
+    "visudo",
+    "vipw",
+    "telnet",
+    "ftp",
+    "lftp",
+    "mutt",
+    "mail",
+    "mailx",
+    "w3m",
+    "lynx",
+    "tcpdump",
+    "nmap",
+    "busctl",
+    "gcore",
+    "ld.so",
+    "fzf",
+    "dvtm",
+    "byobu",
+    "zellij",
+    "pssh",
+    "pdsh",
+    "clush",
+    "ansible",
+    "xdg-open",
+    "open",
+    "uname26",
+    "watchexec",
+    "nodemon",
+    "cargo-watch",
+    "reptyr",
+    "dtach",
+    "abduco",
+    "ssh-agent",
+    "gpg-agent",
+    "scriptlive",
+];
+
+/// Options that run a program: long ones, with which also their abbreviations are meant, and
+/// others by what they begin with.
+struct Launching {
+    names: &'static [&'static str],
+    long: &'static [&'static str],
+    starts: &'static [&'static str],
+}
+
+const LAUNCHING: &[Launching] = &[
+    Launching {
+        names: &["tar", "bsdtar", "gtar", "star"],
+        long: &[
+            "to-command",
+            "checkpoint-action",
+            "use-compress-program",
+            "rsh-command",
+            "info-script",
+            "new-volume-script",
+            "rmt-command",
+        ],
+        starts: &[],
+    },
+    Launching { names: &["rsync"], long: &["rsh", "rsync-path"], starts: &[] },
+    Launching {
+        names: &["ssh", "scp", "sftp", "ssh-keygen", "ssh-add", "ssh-copy-id", "mosh"],
+        long: &["ssh", "server"],
+        starts: &["-o", "-F", "-S", "-D", "-J", "-w", "-P", "-I", "-e", "-s"],
+    },
+    Launching { names: &["sort", "gsort"], long: &["compress-program"], starts: &[] },
+    Launching { names: &["split", "gsplit"], long: &["filter"], starts: &[] },
+    Launching {
+        names: &["man"],
+        long: &["pager", "html", "preprocessor"],
+        starts: &["-P", "-H", "-p"],
+    },
+    Launching { names: &["less", "more", "most"], long: &["lesskey"], starts: &["+", "-k", "-p"] },
+    Launching { names: &["zip"], long: &["unzip-command"], starts: &["-T", "-TT"] },
+    Launching { names: &["wget"], long: &["use-askpass", "execute", "config"], starts: &["-e"] },
+    Launching { names: &["curl"], long: &["config", "engine"], starts: &["-K", "-q"] },
+    Launching { names: &["openssl"], long: &[], starts: &["-engine", "-provider", "-config"] },
+    Launching {
+        names: &["go"],
+        long: &["exec", "toolexec", "vettool", "ldflags", "overlay"],
+        starts: &["-exec", "-toolexec", "-vettool", "-ldflags", "-overlay"],
+    },
+    Launching {
+        names: &["gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "rustc"],
+        long: &["wrapper", "specs"],
+        starts: &["-wrapper", "-fplugin", "-specs", "-B", "@", "-Clinker", "-C"],
+    },
+    Launching { names: &["cargo"], long: &["config"], starts: &["-Z"] },
+    Launching {
+        names: &["npm", "npx", "pnpm", "yarn"],
+        long: &["call", "script-shell", "node-options", "shell"],
+        starts: &["-c"],
+    },
+    Launching { names: &["make", "gmake"], long: &["eval"], starts: &["-E", "-f-", "-f/dev"] },
+    Launching { names: &["cmake"], long: &[], starts: &["-E"] },
+    Launching { names: &["nc", "netcat"], long: &["exec", "sh-exec"], starts: &["-e", "-c"] },
+    Launching { names: &["ip"], long: &[], starts: &["-b", "exec", "netns"] },
+    Launching {
+        names: &["grep", "zgrep", "rg", "ripgrep"],
+        long: &["pre", "hostname-bin"],
+        starts: &[],
+    },
+    Launching { names: &["fd", "fdfind"], long: &["exec", "exec-batch"], starts: &["-x", "-X"] },
+    Launching {
+        names: &["ctags", "pax", "cpio"],
+        long: &["rsh-command", "options"],
+        starts: &["-I"],
+    },
+    Launching { names: &["hg"], long: &["config"], starts: &["alias", "--config"] },
+    Launching {
+        names: &["pytest", "py.test"],
+        long: &["rootdir", "confcutdir"],
+        starts: &["-p", "-c"],
+    },
+    Launching {
+        names: &["tsc", "eslint", "jest", "vitest", "prettier"],
+        long: &["config", "plugin", "resolver"],
+        starts: &[],
+    },
+    Launching { names: &["journalctl", "systemctl", "loginctl"], long: &[], starts: &["edit"] },
+    Launching { names: &["bat", "delta", "batcat"], long: &["pager"], starts: &[] },
+];
+
+/// Reads a program that may run others. `None` if it does not.
+pub(super) fn look(name: &str, words: &[Word]) -> Option<Seen> {
+    if LAUNCHERS.contains(&name) || name.starts_with("ld-linux") || name.starts_with("ld-musl") {
+        return Some(Seen::doubt(RUNS_OTHERS));
+    }
+    if let Some(seen) = runner(name, words) {
+        return Some(seen);
+    }
+    let launching = LAUNCHING.iter().find(|launching| launching.names.contains(&name))?;
+    for word in words.iter().skip(1) {
+        let Some(text) = word.known() else {
+            if word.may_be_option() && !matches!(name, "grep" | "zgrep" | "rg" | "curl") {
+                return Some(Seen::doubt(UNKNOWN));
+            }
+            continue;
+        };
+        if text == "--" && !matches!(name, "cargo" | "npm" | "make") {
+            break;
+        }
+        let is_long = launching.long.iter().any(|option| is_launching_long(text, option));
+        let is_short = launching.starts.iter().any(|start| text.starts_with(start));
+        if is_long || is_short || is_peculiar(name, text, words) {
+            return Some(Seen::doubt(BY_OPTION));
+        }
+    }
+    Some(Seen::itself())
+}
+
+/// Whether a word is a long option or such an abbreviation of it that no other is meant.
+fn is_launching_long(text: &str, option: &str) -> bool {
+    let length = text.split('=').next().map_or(0, str::len);
+    is_long(text, option) && (length >= 6 || length >= option.len() + 2)
+}
+
+/// What only one program does.
+fn is_peculiar(name: &str, text: &str, words: &[Word]) -> bool {
+    match name {
+        "tar" | "bsdtar" | "gtar" | "star" => {
+            let is_first = words.get(1).and_then(Word::known) == Some(text);
+            let is_cluster = text.starts_with('-') && !text.starts_with("--");
+            (is_cluster || is_first && !text.starts_with('-')) && text.contains(['I', 'F'])
+        }
+        "rsync" => {
+            let is_cluster = text.starts_with('-') && !text.starts_with("--");
+            let shell = words.iter().skip_while(|word| word.known() != Some(text)).nth(1);
+            is_cluster && text.contains('e') && shell.and_then(Word::known) != Some("ssh")
+        }
+        "make" | "gmake" => {
+            let word = Word::Known(text.to_owned());
+            let reads_input = text == "-"
+                && words.iter().any(|word| matches!(word.known(), Some("-f" | "--file")));
+            text.contains("$(") || text.contains("${") || reads_input || sets_steering(&word)
+        }
+        "scp" => text.starts_with('-') && text.contains(['o', 'S', 'F']),
+        _ => false,
+    }
+}
+
+/// Programs that run the rest of their words in an environment that they make.
+fn runner(name: &str, words: &[Word]) -> Option<Seen> {
+    let verb = words.get(1).and_then(Word::known)?;
+    let runs = match name {
+        "uv" | "poetry" | "pipenv" | "pdm" | "rye" | "hatch" => verb == "run",
+        "bundle" | "pnpm" | "yarn" => verb == "exec",
+        _ => false,
+    };
+    let rest = words.get(2..).unwrap_or_default();
+    match rest.first() {
+        Some(first) if runs && first.may_be_option() => Some(Seen::doubt(BY_OPTION)),
+        Some(_) if runs => Some(Seen::command(rest.to_vec(), Vec::new()).and_itself()),
+        _ => None,
+    }
+}
