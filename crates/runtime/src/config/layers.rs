@@ -9,12 +9,13 @@ use crate::agents::{files, names};
 use crate::environment::{Environment, Folders};
 use crate::error::ConfigError;
 use crate::mcp;
+use crate::permission::{self, Managed};
 use crate::project;
 use crate::skills;
 
 use super::check::{self, Fault};
 use super::node::{self, Node, Origin, Place, Table, Value};
-use super::{Config, read, seeds};
+use super::{Config, Flags, read, seeds};
 
 /// One layer of the configuration.
 #[derive(Debug, Clone)]
@@ -70,6 +71,8 @@ pub struct Said {
     pub profile: Option<String>,
     /// Assignments `key=value`.
     pub assignments: Vec<String>,
+    /// What flags say.
+    pub flags: Flags,
 }
 
 impl Said {
@@ -90,6 +93,10 @@ pub struct Loaded {
     pub layers: Vec<Layer>,
     /// What a person should know, one line each.
     pub notes: Vec<String>,
+    /// What who looks after this machine says.
+    pub managed: Managed,
+    /// What flags of the command line say.
+    pub flags: Flags,
 }
 
 /// A file of the configuration, whether it is there or not.
@@ -178,6 +185,9 @@ pub(crate) fn read_all(
         let layer = reading.sound(set(assignment));
         reading.loaded.layers.extend(layer);
     }
+    reading.loaded.layers.extend(said.flags.layer());
+    reading.loaded.flags = said.flags.clone();
+    reading.loaded.managed = reading.sound(Managed::read(folders)).unwrap_or_default();
     reading.lay(folders)
 }
 
@@ -270,6 +280,7 @@ impl Reading<'_> {
         let skills = skills::names(&skills::places(folders, self.environment));
         let faults = names::check(loaded, &skills);
         self.faults.extend(faults.into_iter().map(as_error));
+        self.faults.extend(permission::check(loaded).map(as_error));
         note_without_effect(loaded);
         (self.loaded, self.faults)
     }
@@ -382,6 +393,20 @@ pub fn file(path: &Path, environment: &Environment) -> Result<Option<Layer>, Con
     })?;
     check::check(&ours.table).map_err(as_error)?;
     Ok(Some(Layer { ignored: ours.ignored, ..Layer::of(ours.table) }))
+}
+
+/// Reads a TOML file as it is; `None` if there is none.
+pub(crate) fn table_of(path: &Path) -> Result<Option<Table>, ConfigError> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(ConfigError::Read { path: path.to_owned(), source }),
+    };
+    let origin = Arc::new(Origin::File(path.to_owned()));
+    let table = read::toml(&text, &origin);
+    table.map(Some).map_err(|(line, what)| {
+        as_error(Fault { place: Some(Place { origin, line }), what, is_unknown_key: false })
+    })
 }
 
 /// Makes the layers of a profile: `[profiles.NAME]` of the files, then the file `NAME.config.toml`
