@@ -44,6 +44,7 @@ bench:
     cargo bench --locked -p bowline-llm --bench streams
     cargo run --release --locked -p bowline --example idle_sessions
     cargo run --release --locked -p bowline-store --example crowd
+    cargo run --release --locked -p bowline-runtime --example rule_check
 
 # CPU and memory of the command against a scripted model server: `MOCKLLM=path just measure`.
 measure *arguments:

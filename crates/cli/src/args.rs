@@ -1,5 +1,7 @@
 //! What can be said on the command line.
 
+mod rules;
+
 use std::path::PathBuf;
 
 use bowline_agent::id::SessionId;
@@ -7,6 +9,8 @@ use bowline_runtime::config::{Said, Span};
 use bowline_server::dialect::{Dialect, STREAM_JSON, UnknownDialect};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
+
+pub(crate) use rules::{Explain, RuleCommand, RuleFlags, Rules};
 
 /// The agent loop that holds.
 #[derive(Debug, Parser)]
@@ -47,6 +51,9 @@ pub(crate) enum Command {
     Mcp(Mcp),
     /// Trust a folder: what its project brings counts from now on.
     Trust(Trust),
+    /// Say what agents may do, and why.
+    #[command(alias = "rule")]
+    Rules(Rules),
     /// Show what is configured and where it comes from.
     Config(Config),
     /// Check that everything is there that is needed, and say what to do where it is not.
@@ -70,7 +77,8 @@ pub(crate) struct Settings {
 
 impl Settings {
     pub(crate) fn said(&self) -> Said {
-        Said { profile: self.profile.clone(), assignments: self.config.clone(), trust: self.trust }
+        let (profile, assignments) = (self.profile.clone(), self.config.clone());
+        Said { profile, assignments, trust: self.trust, ..Said::default() }
     }
 }
 
@@ -155,10 +163,17 @@ pub(crate) struct Exec {
     ])]
     pub(crate) dump_prompt: bool,
     #[command(flatten)]
+    pub(crate) rules: RuleFlags,
+    #[command(flatten)]
     pub(crate) settings: Settings,
 }
 
 impl Exec {
+    /// Returns all that the command line says of the configuration.
+    pub(crate) fn said(&self) -> Said {
+        self.rules.said(&self.settings)
+    }
+
     pub(crate) fn format(&self) -> Format {
         format(self.json, self.output_format)
     }

@@ -15,7 +15,8 @@ use crate::sessions::printed;
 
 /// Prints what the first request would say; nobody is asked anything.
 pub(crate) fn run(args: &Exec) -> Result<ExitCode, Failure> {
-    let runtime = Runtime::new(exec::environment(args)?, &args.settings.said())?;
+    let said = args.said();
+    let runtime = Runtime::new(exec::environment(args)?, &said)?;
     let agent = runtime.agent_config(args.agent.as_deref().unwrap_or(runtime.entry_agent()))?;
     let skills = runtime.skills();
     let mut notes = runtime.loaded.notes.clone();

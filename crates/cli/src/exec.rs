@@ -38,7 +38,8 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     }
     // What the flags name is where the command was called, not where it works.
     let mut output = Output::new(args.output.as_deref(), args.output_schema.as_deref())?;
-    let runtime = Runtime::new(environment(&args)?, &args.settings.said())?;
+    let said = args.said();
+    let runtime = Runtime::new(environment(&args)?, &said)?;
     let task = task(&args)?;
     let store = runtime.sessions();
     let source = source(&runtime, &store, &args)?;
@@ -59,7 +60,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
         model,
         limits: limits(&runtime, &own, &args),
         skills: skills(&runtime, &own, &printer),
-        agent: own.name,
+        agent: own.name.clone(),
         ephemeral: args.ephemeral,
         attended: false,
         instructions: instructions(&runtime, &source, &args, &printer),
@@ -69,8 +70,10 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     let mut agent = runtime.agent(&choice)?;
     let mut traced = trace::begin(&runtime, &mut agent);
     printer.set_scene(&scene(&agent));
-    if runtime.mode(false) == Mode::Auto {
-        printer.note("permission mode auto: there is no sandbox yet, so every command runs");
+    if runtime.mode_of(&own, false) == Mode::Auto {
+        printer.note(
+            "permission mode auto: commands are not confined yet, so what no rule denies runs",
+        );
     }
     let handle = match source {
         Source::New => agent.start(),

@@ -16,6 +16,7 @@ mod models;
 mod output;
 mod print;
 mod reflections;
+mod rules;
 mod sessions;
 mod skills;
 mod trace;
@@ -70,6 +71,7 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Effects(effects) => effects::run(&effects),
         Command::Skills(skills) => skills::run(&skills),
         Command::Reflections(reflections) => reflections::run(&reflections),
+        Command::Rules(rules) => rules::run(&rules),
         Command::Mcp(mcp) => tokio.block_on(mcp::run(&mcp)),
         Command::Trust(trust) => trust::run(&trust),
         Command::Config(config) => config::run(&config),

@@ -17,9 +17,12 @@
 
 mod agents;
 mod check;
+mod flags;
 mod layers;
 mod node;
+mod permissions;
 mod read;
+mod sandbox;
 mod seeds;
 mod show;
 mod trace;
@@ -42,12 +45,15 @@ pub use agents::{
     ALL, AgentConfig, ChildTools, Cost, Interaction, LoopShape, OnError, OutputMode, Planned,
     ToolRuns, ToolboxConfig,
 };
-pub(crate) use check::{Fault, check, meant, nearest};
-pub(crate) use layers::{AgentFile, Trust, as_error, below, read_all};
+pub(crate) use check::{Fault, check, meant, nearest, read_as};
+pub use flags::Flags;
+pub(crate) use layers::{AgentFile, Trust, as_error, below, read_all, table_of};
 pub use layers::{Kind, Layer, Loaded, Said, Source, file, load, set, sources};
 pub use node::{Node, Origin, Place, Table, Value};
 pub(crate) use node::{find, merge, nearest as nearest_node};
+pub use permissions::{Mode, Permissions, RuleConfig};
 pub(crate) use read::yaml;
+pub use sandbox::{SandboxConfig, SandboxLimits, SandboxProfile, Size};
 pub(crate) use seeds::{agent_to_ours, expanded};
 pub use show::{Setting, Unset, explain, show};
 pub(crate) use show::{is_secret, settings_of_agent, without_credentials};
@@ -81,8 +87,8 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// What tools may do.
     pub permissions: Permissions,
-    /// The confinement of commands.
-    pub sandbox: BTreeMap<String, toml::Value>,
+    /// What commands may touch.
+    pub sandbox: SandboxConfig,
     /// Servers that bring tools.
     pub mcp_servers: BTreeMap<String, McpServer>,
     /// What holds for all of them.
@@ -366,46 +372,6 @@ pub enum SharedPlace {
     Project,
 }
 
-/// What tools may do.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields, expecting = "a table")]
-pub struct Permissions {
-    /// What happens when no rule says anything.
-    pub mode: Option<Mode>,
-    /// Rules that allow.
-    pub allow: Vec<toml::Value>,
-    /// Rules that ask.
-    pub ask: Vec<toml::Value>,
-    /// Rules that deny.
-    pub deny: Vec<toml::Value>,
-}
-
-impl Permissions {
-    /// Tells whether anything is said.
-    pub(crate) fn is_set(&self) -> bool {
-        let rules = [&self.allow, &self.ask, &self.deny];
-        self.mode.is_some() || rules.into_iter().any(|rules| !rules.is_empty())
-    }
-}
-
-/// What happens when no rule says anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    /// Reading is allowed; a person is asked about everything else.
-    Ask,
-    /// Reading and writing files is allowed; a person is asked about everything else.
-    AcceptEdits,
-    /// Only reading is allowed.
-    Plan,
-    /// Everything runs inside the sandbox.
-    Auto,
-    /// Only reading is allowed, and nobody is asked.
-    Deny,
-    /// Everything is allowed.
-    Bypass,
-}
-
 /// A length of time, written like `120s`, `30m`, `1h 30m` or `500ms`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span(pub Duration);
@@ -450,23 +416,8 @@ impl<'de> Deserialize<'de> for Span {
 impl Config {
     /// Returns what is configured but has no effect in this version, in words for a person.
     pub fn without_effect(&self) -> Vec<String> {
-        let permissions = &self.permissions;
-        let rules = [&permissions.allow, &permissions.ask, &permissions.deny];
-        let batched = self.providers.values().any(|provider| provider.batch.is_some());
-        let all = [
-            (rules.into_iter().any(|rules| !rules.is_empty()), "permissions.allow, ask and deny"),
-            (!self.sandbox.is_empty(), "sandbox"),
-            (batched, "providers.*.batch"),
-        ];
-        let mut agents: Vec<String> = Vec::new();
-        for key in self.agents.values().flat_map(AgentConfig::without_effect) {
-            let key = format!("agents.*.{key}");
-            if !agents.contains(&key) {
-                agents.push(key);
-            }
-        }
-        let others = all.into_iter().filter(|(is_set, _)| *is_set);
-        agents.into_iter().chain(others.map(|(_, name)| name.to_owned())).collect()
+        let is_batched = self.providers.values().any(|provider| provider.batch.is_some());
+        if is_batched { vec!["providers.*.batch".to_owned()] } else { Vec::new() }
     }
 }
 

@@ -1,58 +1,46 @@
-//! The gate of the permission modes, and what commands would run.
+//! What agents may do: one set of rules for commands, files, hosts, servers and delegation, and the
+//! sandbox that is made of the same rules.
+//!
+//! - [`rule`]: the language, with [`command`], [`path`] and [`glob`]; [`places`] are those on this
+//!   machine that it knows of, and [`seen`] is what a path really is.
+//! - [`layers`]: where rules come from, and which is right; [`approvals`]: those of a session.
+//! - [`shell`] reads commands, [`call`] says what a call touches; [`harmless`]: programs that only look.
+//! - [`policy`]: the rules of one agent; [`engine`]: those of an agent and of all above it. What they
+//!   decide is a [`judgement`].
+//! - [`gate`] asks the engine before a call starts, [`guard`] when it touches something, and
+//!   [`confinement`] is what commands run in.
+//! - [`suggest`]: the rules that a person may be offered, and where they are kept; [`explain`] says it all.
 
+mod approvals;
+mod call;
+mod command;
+mod confinement;
+mod engine;
+mod explain;
+mod gate;
+mod glob;
+mod guard;
+mod harmless;
+mod judgement;
+mod layers;
+mod path;
+mod places;
+mod policy;
+mod rule;
+mod seen;
 pub mod shell;
+mod suggest;
 
-use async_trait::async_trait;
+#[cfg(test)]
+mod tests;
 
-use bowline_agent::gate::{Gate, Review, Verdict};
-use bowline_agent::op::Decision;
-
-use crate::config::Mode;
-
-/// Decides by the mode alone; rules come before it when there are rules.
-#[derive(Debug, Clone, Copy)]
-pub struct ModeGate(pub Mode);
-
-#[async_trait]
-impl Gate for ModeGate {
-    async fn review(&self, call: &Review<'_>) -> Verdict {
-        if matches!(call.decision, Some(Decision::Allow { .. })) {
-            return Verdict::Allow { rule: Some("a person allowed it".to_owned()) };
-        }
-        let access = call.access;
-        let only_edits = access.execute.is_none() && access.network.is_empty();
-        let is_allowed = match self.0 {
-            Mode::Auto | Mode::Bypass => true,
-            Mode::AcceptEdits => only_edits,
-            Mode::Ask | Mode::Plan | Mode::Deny => access.is_read_only(),
-        };
-        if is_allowed {
-            return Verdict::Allow { rule: None };
-        }
-        match self.0 {
-            Mode::Ask | Mode::AcceptEdits => Verdict::Wait { question: question(call), rule: None },
-            Mode::Plan => Verdict::Deny {
-                reason: "the permission mode is plan: look, do not change anything".to_owned(),
-            },
-            Mode::Deny | Mode::Auto | Mode::Bypass => Verdict::Deny {
-                reason: "the permission mode is deny: only reading is allowed".to_owned(),
-            },
-        }
-    }
-}
-
-fn question(call: &Review<'_>) -> String {
-    let access = call.access;
-    if let Some(command) = &access.execute {
-        return format!("run `{command}`?");
-    }
-    let paths: Vec<_> =
-        access.writes.paths().iter().map(|path| path.display().to_string()).collect();
-    if !paths.is_empty() {
-        return format!("{} {}?", call.call.name, paths.join(", "));
-    }
-    if !access.network.is_empty() {
-        return format!("{}: connect to {}?", call.call.name, access.network.join(", "));
-    }
-    format!("call {} {}?", call.call.name, call.call.arguments)
-}
+pub use confinement::intersect;
+pub use engine::Engine;
+pub use explain::{Asked, Explained, explain};
+pub use judgement::{Decision, Judgement, Segment, Why};
+pub use layers::{Entry, Kind, Managed};
+pub(crate) use layers::{check, entries};
+pub use places::Places;
+pub use policy::Policy;
+pub use rule::{Host, Rule};
+pub use suggest::remember;

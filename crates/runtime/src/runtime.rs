@@ -1,5 +1,7 @@
 //! Everything together.
 
+mod rules;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -27,6 +29,8 @@ use crate::skills::{self, Skills};
 use crate::telemetry::{Settings, Telemetry};
 use crate::tools::{self, Configured};
 
+use rules::Temp;
+
 /// What this process was started with and how it is configured. A clone shares what starts commands and
 /// what models have open.
 #[derive(Debug, Clone)]
@@ -45,6 +49,7 @@ pub struct Runtime {
     shared: Arc<Shared>,
     /// The servers that bring tools.
     pub(crate) started: mcp::Started,
+    temp: Arc<Temp>,
 }
 
 /// What one start of an agent chooses beyond the configuration.
@@ -85,7 +90,8 @@ impl Runtime {
         let processes = Arc::new(Processes::new(Helper::Own));
         let (config, shared) = (loaded.config.clone(), Arc::default());
         let started = mcp::Started::default();
-        Self { environment, folders, config, loaded, processes, shared, started }
+        let temp = Arc::default();
+        Self { environment, folders, config, loaded, processes, shared, started, temp }
     }
 
     /// Picks the model: the one that is asked for, else the configured one, else that of a key in
@@ -291,6 +297,7 @@ impl Runtime {
     pub async fn close(&self) {
         self.close_servers().await;
         self.processes.close().await;
+        self.temp.remove();
     }
 
     /// Starts what tells OpenTelemetry of the runs of an agent; `None` if nobody wants to know. It must
@@ -354,7 +361,12 @@ impl Runtime {
 
     /// Makes the tools of the configuration.
     pub(crate) fn configured(&self) -> Result<Configured, ConfigError> {
-        tools::configured(&self.config, &self.environment, &self.workspace())
+        self.configured_in(&self.workspace())
+    }
+
+    /// Makes the tools of the configuration where they are to work.
+    pub(crate) fn configured_in(&self, workspace: &Workspace) -> Result<Configured, ConfigError> {
+        tools::configured(&self.config, &self.environment, workspace)
     }
 
     /// Returns where tools work.

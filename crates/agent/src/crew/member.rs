@@ -27,6 +27,8 @@ use super::spawn::Spawn;
 pub struct Member {
     /// The name of its configuration.
     pub name: String,
+    /// The names of those of the agents above it, nearest first.
+    pub above: Vec<String>,
     /// What it is good for.
     pub description: String,
     /// Who there is to delegate to.
@@ -178,6 +180,7 @@ impl Member {
     pub fn new(name: impl Into<String>, registry: Arc<Registry>) -> Self {
         Self {
             name: name.into(),
+            above: Vec::new(),
             description: String::new(),
             registry,
             max_depth: 3,

@@ -38,6 +38,7 @@ impl Spawn {
         };
         let card = parent.registry.card(&self.name).unwrap_or_default();
         Member {
+            above: std::iter::once(&parent.name).chain(&parent.above).cloned().collect(),
             description: card.description,
             max_depth: self.max_depth,
             board: parent.board.clone(),

@@ -9,6 +9,7 @@ use bowline_agent::tool::ToolContext;
 
 use crate::config::{ALL, AgentConfig, ChildTools, Cost, Interaction, OnError};
 use crate::error::ConfigError;
+use crate::permission::Engine;
 use crate::tools::AgentTool;
 
 use super::factory::{self, AgentFactory};
@@ -19,7 +20,12 @@ const MAX_DEPTH: u32 = 3;
 
 impl AgentFactory {
     /// Returns how the first agent of a session takes part: with all configured agents to delegate to.
-    pub(super) fn first(&self, own: &AgentConfig, model: &str) -> Result<Member, ConfigError> {
+    pub(super) fn first(
+        &self,
+        own: &AgentConfig,
+        model: &str,
+        engine: &Arc<Engine>,
+    ) -> Result<Member, ConfigError> {
         let registry = Arc::new(Registry::default());
         for agent in self.runtime.config.agents.values() {
             let factory = self.clone();
@@ -33,7 +39,7 @@ impl AgentFactory {
             reflections: Some(Arc::new(self.runtime.reflections(self.runtime.redaction()?))),
             ..Member::new(&own.name, registry)
         };
-        self.member(own, model, member)
+        self.member(own, model, member, engine)
     }
 
     /// Returns how an agent takes part, as it is configured, where it would take part otherwise by what
@@ -43,6 +49,7 @@ impl AgentFactory {
         own: &AgentConfig,
         model: &str,
         place: Member,
+        engine: &Arc<Engine>,
     ) -> Result<Member, ConfigError> {
         let asks_for = |name: &str| own.tools.iter().flatten().any(|tool| tool == name);
         let extras = ["delegate_to_agent", "spawn_agents", "send_message"];
@@ -57,7 +64,7 @@ impl AgentFactory {
                 Interaction::Interactive => crew::Interaction::Interactive,
             },
             question_timeout: own.question_timeout.map(|span| span.0),
-            child_tools: self.child_tools(own, model)?,
+            child_tools: self.child_tools(own, model, engine)?,
             delegates: own.delegates.as_ref().filter(|names| !is_all(names)).cloned(),
             allow_self: own.allow_self,
             // Who asks for the tool itself may also make agents that nobody has configured.
@@ -100,14 +107,21 @@ impl AgentFactory {
         })
     }
 
-    fn child_tools(&self, own: &AgentConfig, model: &str) -> Result<crew::ChildTools, ConfigError> {
+    fn child_tools(
+        &self,
+        own: &AgentConfig,
+        model: &str,
+        engine: &Arc<Engine>,
+    ) -> Result<crew::ChildTools, ConfigError> {
         Ok(match &own.child_tools {
             // What a parent has itself is looked at when the child is made.
             ChildTools::Configured | ChildTools::Subset => crew::ChildTools::Configured,
             ChildTools::Union => crew::ChildTools::Union,
             ChildTools::Named(names) => {
                 let named = AgentConfig { tools: Some(names.clone()), ..AgentConfig::default() };
-                crew::ChildTools::Explicit(factory::tools(&self.runtime, &named, model)?)
+                let workspace = self.runtime.workspace_of(engine);
+                let tools = factory::tools(&self.runtime, &workspace, &named, model)?;
+                crew::ChildTools::Explicit(tools)
             }
         })
     }

@@ -11,16 +11,16 @@ use bowline_agent::journal::Store;
 use bowline_agent::limits::Limits;
 use bowline_agent::middleware::{Middleware, Timeout};
 use bowline_agent::orchestrator::{Orchestrator, React};
-use bowline_agent::tool::{Scope, Tool as _, Toolbox};
+use bowline_agent::tool::{Scope, Tool as _, ToolSource, Toolbox, ToolboxError};
 use bowline_agent::{Agent, Memory, Redaction};
 use bowline_llm::fallback::Candidate;
 use bowline_llm::{Fallback, Model, ModelInfo, Secret};
-use bowline_tools::{AskUser, Editing, Message};
+use bowline_tools::{AskUser, Editing, Message, Workspace};
 
 use crate::config::{AgentConfig, OutputMode};
 use crate::error::ConfigError;
 use crate::mcp;
-use crate::permission::ModeGate;
+use crate::permission::Engine;
 use crate::prompt::{self, Section};
 use crate::provider::{self, Made, ModelName, Picked};
 use crate::runtime::{Choice, Runtime};
@@ -89,22 +89,29 @@ impl AgentFactory {
         let Parts { own, model, name, in_lines, limits, redaction } = self.parts(&spawn.name)?;
         let Self { runtime, choice } = self;
         let cwd = &runtime.environment.cwd;
+        let engine = self.engine(spawn, &own)?;
+        let workspace = runtime.workspace_of(&engine);
+        runtime.make_temp();
         let (instructions, context, tools, orchestrator): (_, _, _, Arc<dyn Orchestrator>) =
             match in_lines {
                 true => {
-                    let small = bowline_tools::small_toolbox(&runtime.workspace())?;
-                    let tools = toolboxes::of_agent(&own, &small)?;
+                    let small = bowline_tools::small_toolbox(&workspace)?;
+                    let tools = shown(&toolboxes::of_agent(&own, &small)?, &engine)?;
                     (String::new(), String::new(), tools, Arc::new(React))
                 }
                 false => {
                     let Told { sections, tools, context } =
-                        self.told_at(spawn, &own, &name.model)?;
+                        self.told_at(spawn, &own, &name.model, &engine)?;
                     (prompt::join(&sections), context, tools, own.orchestrator())
                 }
             };
         let window = model.info().context_window;
         let more_tools =
             (!in_lines).then(|| runtime.tools_of_servers(mcp::scope(&own), window)).flatten();
+        let more_tools = more_tools.map(|source| {
+            let engine = Arc::clone(&engine);
+            Arc::new(Shown { source, engine }) as Arc<dyn ToolSource>
+        });
         let timeout = own.timeout.filter(|time| !time.0.is_zero());
         let timeout = timeout.map(|time| Arc::new(Timeout(time.0)) as Arc<dyn Middleware>);
         let tells_with = (own.output == OutputMode::MessageTool).then(|| Message::NAME.to_owned());
@@ -121,7 +128,7 @@ impl AgentFactory {
             output_schema: choice.output_schema.clone().filter(|_| own.name == choice.agent),
             tells_with,
             orchestrator,
-            gate: Arc::new(ModeGate(runtime.mode(choice.attended))),
+            gate: engine,
             redaction,
             attended: choice.attended,
             cwd: Some(cwd.to_string_lossy().into_owned()),
@@ -141,18 +148,35 @@ impl AgentFactory {
         let own = self.runtime.agent_config(name)?;
         let is_chosen = own.name == self.choice.agent;
         let model = if is_chosen { self.choice.model.clone() } else { self.model_of(&own)? };
-        self.told_at(&Spawn::root(name), &own, &model.name.model)
+        let spawn = Spawn::root(name);
+        let engine = self.engine(&spawn, &own)?;
+        self.told_at(&spawn, &own, &model.name.model, &engine)
     }
 
-    fn told_at(&self, spawn: &Spawn, own: &AgentConfig, model: &str) -> Result<Told, ConfigError> {
+    /// Makes what decides about the calls of an agent in its place.
+    fn engine(&self, spawn: &Spawn, own: &AgentConfig) -> Result<Arc<Engine>, ConfigError> {
+        let above: Vec<String> = match &spawn.parent {
+            Some(parent) => std::iter::once(&parent.name).chain(&parent.above).cloned().collect(),
+            None => Vec::new(),
+        };
+        self.runtime.engine(own, &above, self.choice.attended).map(Arc::new)
+    }
+
+    fn told_at(
+        &self,
+        spawn: &Spawn,
+        own: &AgentConfig,
+        model: &str,
+        engine: &Arc<Engine>,
+    ) -> Result<Told, ConfigError> {
         let Self { runtime, choice } = self;
         let member = match spawn.depth {
-            0 => self.first(own, model)?,
-            _ => self.member(own, model, spawn.member())?,
+            0 => self.first(own, model, engine)?,
+            _ => self.member(own, model, spawn.member(), engine)?,
         };
         let cwd = &runtime.environment.cwd;
         let skills = choice.skills.of(own.skills.as_deref());
-        let mut tools = self.tools(spawn, own, model)?;
+        let mut tools = self.tools(spawn, own, model, engine)?;
         if let Some(load) = prompt::skill_tool(cwd, &skills) {
             tools = tools.with(load)?;
         }
@@ -162,14 +186,20 @@ impl AgentFactory {
         Ok(Told {
             sections: prompt::sections(own, &skills, place),
             // What an agent needs in a crew it has whatever it lists.
-            tools: Toolbox::layered([&tools, &member.tools(spawn)]),
+            tools: shown(&Toolbox::layered([&tools, &member.tools(spawn)]), engine)?,
             context: prompt::context(cwd, &Zoned::now(), of_project),
         })
     }
 
     /// Returns what an agent may call; nobody is asked who is not there.
-    fn tools(&self, spawn: &Spawn, own: &AgentConfig, model: &str) -> Result<Toolbox, ConfigError> {
-        let tools = tools(&self.runtime, own, model)?;
+    fn tools(
+        &self,
+        spawn: &Spawn,
+        own: &AgentConfig,
+        model: &str,
+        engine: &Arc<Engine>,
+    ) -> Result<Toolbox, ConfigError> {
+        let tools = tools(&self.runtime, &self.runtime.workspace_of(engine), own, model)?;
         let may_have = |name: &&str| {
             (self.choice.attended || *name != AskUser::NAME) && self.lets_have(spawn, name)
         };
@@ -255,17 +285,37 @@ impl AgentFactory {
     }
 }
 
+/// The tools of servers that an agent is shown.
+struct Shown {
+    source: Arc<dyn ToolSource>,
+    engine: Arc<Engine>,
+}
+
+impl ToolSource for Shown {
+    fn tools(&self) -> Toolbox {
+        let all = self.source.tools();
+        // All names are those of tools that are there.
+        shown(&all, &self.engine).unwrap_or_default()
+    }
+}
+
+/// Returns the tools that a model is shown: not those that it may never call.
+fn shown(all: &Toolbox, engine: &Engine) -> Result<Toolbox, ToolboxError> {
+    let names: Vec<&str> = all.names().filter(|name| !engine.hides(name)).collect();
+    all.scope(Scope::Names(&names))
+}
+
 /// Returns what an agent may call when somebody is there to be asked, with a model of this name.
 pub(super) fn tools(
     runtime: &Runtime,
+    workspace: &Workspace,
     own: &AgentConfig,
     model: &str,
 ) -> Result<Toolbox, ConfigError> {
-    let workspace = runtime.workspace();
-    let mut all = bowline_tools::toolbox(&workspace, editing(model))?;
+    let mut all = bowline_tools::toolbox(workspace, editing(model))?;
     let (notes, state) = (runtime.notes(), runtime.shared_state());
-    all.add_all(&bowline_tools::listed_toolbox(&workspace, &notes, &state)?)?;
-    all.add_all(&runtime.configured()?.tools)?;
+    all.add_all(&bowline_tools::listed_toolbox(workspace, &notes, &state)?)?;
+    all.add_all(&runtime.configured_in(workspace)?.tools)?;
     let tools = toolboxes::of_agent(own, &all)?;
     Ok(match own.output {
         OutputMode::Text => tools,

@@ -7,6 +7,8 @@ use bowline_llm::Effort;
 
 use crate::config::{self, ALL, Node, Origin, Place, Table, Value};
 
+use crate::permission::Rule;
+
 use super::files::{self, Described, Parts};
 use super::toolboxes;
 
@@ -60,6 +62,7 @@ pub(super) fn claude(text: &str, stem: &str, origin: &Arc<Origin>) -> Option<Des
     let ours = match mode.as_ref().and_then(Node::as_str) {
         Some("acceptEdits") => Some("accept-edits"),
         Some("plan") => Some("plan"),
+        Some("dontAsk") => Some("deny"),
         Some("default") | None => None,
         Some(other) => {
             reading.left_out.push(format!("permissionMode {other}"));
@@ -90,12 +93,9 @@ pub(super) fn opencode(text: &str, stem: &str, origin: &Arc<Origin>) -> Option<D
     }
     reading.forbid(off.into_iter().filter(|name| *name != ALL));
     if let Some(permission) = reading.theirs.remove("permission") {
-        let rules = permission.as_table().into_iter().flatten();
-        let (denied, others): (Vec<_>, Vec<_>) =
-            rules.partition(|(_, rule)| rule.as_str() == Some("deny"));
-        reading.forbid(denied.into_iter().map(|(name, _)| name.as_str()));
-        let others = others.into_iter().map(|(name, _)| format!("permission {name}"));
-        reading.left_out.extend(others);
+        for (name, said) in permission.as_table().into_iter().flatten() {
+            reading.opencode_rule(name, said);
+        }
     }
     reading.copy("model", &["model"]);
     for key in ["steps", "maxSteps"] {
@@ -204,6 +204,10 @@ impl Reading {
                 self.set(&["max_depth"], 0.into());
                 continue;
             }
+            if name.contains('(') && Rule::parse(name).is_ok() {
+                self.rule("deny", name);
+                continue;
+            }
             let Some(tool) = our_tool(name) else {
                 self.left_out.push(format!("tool {name}"));
                 continue;
@@ -221,6 +225,39 @@ impl Reading {
                 has.into_iter().filter(|own| !toolboxes::is_same(own, &tool)).collect();
             self.set(&["tools"], left.into());
         }
+    }
+
+    /// Takes what opencode says of a tool. What it allows some of, and asks about the rest of, has no
+    /// like here: within a layer what asks goes before what allows.
+    fn opencode_rule(&mut self, name: &str, said: &Node) {
+        if said.as_str() == Some("deny") {
+            return self.forbid(std::iter::once(name));
+        }
+        if let (Some("ask"), Some(_)) = (said.as_str(), our_tool(name))
+            && Rule::parse(name).is_ok()
+        {
+            return self.rule("ask", name);
+        }
+        let patterns = said.as_table().into_iter().flatten();
+        for (pattern, decision) in patterns {
+            let rule = format!("{name}({pattern})");
+            match (decision.as_str(), Rule::parse(&rule)) {
+                (Some("deny"), Ok(_)) => self.rule("deny", &rule),
+                _ => self.left_out.push(format!("permission {rule}")),
+            }
+        }
+        if said.as_table().is_none() {
+            self.left_out.push(format!("permission {name}"));
+        }
+    }
+
+    /// Adds a rule.
+    fn rule(&mut self, decision: &str, rule: &str) {
+        let path = ["permissions", decision].map(str::to_owned);
+        let said = config::find(&self.ours, &path).map(Node::to_toml);
+        let mut rules = said.and_then(|rules| rules.as_array().cloned()).unwrap_or_default();
+        rules.push(rule.into());
+        self.set(&["permissions", decision], rules.into());
     }
 
     fn claude_model(&mut self) {

@@ -147,7 +147,12 @@ fn listed(runtime: &Runtime, found: &Found) -> Result<Listed, ConfigError> {
         Some(model) => Some(model),
         None => runtime.named_by(config)?.map(|name| format!("{}/{}", name.provider, name.model)),
     };
-    let tools = factory::tools(runtime, config, model.as_deref().unwrap_or_default())?;
+    let tools = factory::tools(
+        runtime,
+        &runtime.workspace(),
+        config,
+        model.as_deref().unwrap_or_default(),
+    )?;
     Ok(Listed {
         name: config.name.clone(),
         from: from.clone(),

@@ -399,7 +399,7 @@ fn agents_of_claude_code_are_read() {
             "work/.claude/agents/reviewer.md: not taken: tool mcp__x__y, skill sewing",
         ]
     );
-    let all = "---\ndescription: x\ndisallowedTools: [Bash, Edit, Task]\nmodel: inherit\nmaxTurns: 3\n---\n";
+    let all = "---\ndescription: x\ndisallowedTools: [Bash, Edit, Task, \"Read(~/private)\"]\nmodel: inherit\nmaxTurns: 3\n---\n";
     let (config, notes) = foreign("work/.claude/agents/all.md", all);
     let agent = &config.agents["all"];
     assert_eq!((agent.model.as_str(), agent.limits.model_turns), ("", Some(3)));
@@ -407,13 +407,14 @@ fn agents_of_claude_code_are_read() {
     assert!(tools.contains(&"read") && !tools.contains(&"bash"), "{tools:?}");
     assert!(!tools.contains(&"edit") && !tools.contains(&"apply_patch"), "{tools:?}");
     assert_eq!((agent.max_depth, notes.len()), (Some(0), 0));
+    assert_eq!(agent.permissions.deny[0].rule.to_string(), "Read(~/private)");
 }
 
 #[test]
 fn agents_of_opencode_are_read() {
     let text = "---\ndescription: Reviews.\nmode: subagent\nmodel: anthropic/claude-opus-5\n\
         temperature: 0.1\ntools:\n  write: false\n  edit: false\n  my_*: false\npermission:\n  \
-        bash: deny\n  webfetch: ask\nsteps: 5\n---\nReview.\n";
+        bash: deny\n  webfetch: ask\n  read:\n    \"*.key\": deny\n    \"*\": ask\nsteps: 5\n---\nReview.\n";
     let (config, notes) = foreign("work/.opencode/agent/review.md", text);
     let agent = &config.agents["review"];
     assert_eq!(agent.model, "anthropic/claude-opus-5");
@@ -424,7 +425,12 @@ fn agents_of_opencode_are_read() {
     );
     assert_eq!(
         notes,
-        ["work/.opencode/agent/review.md: not taken: tool my_*, permission webfetch, temperature"]
+        ["work/.opencode/agent/review.md: not taken: tool my_*, permission read(*), temperature"]
+    );
+    let rules = (&agent.permissions.ask[0].rule, &agent.permissions.deny[0].rule);
+    assert_eq!(
+        (rules.0.to_string(), rules.1.to_string()),
+        ("webfetch".into(), "read(*.key)".into())
     );
     let only = "---\ntools:\n  \"*\": false\n  read: true\n---\n";
     let (config, _) = foreign("work/.opencode/agent/only.md", only);

@@ -2,7 +2,6 @@
 
 mod choices;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -10,7 +9,7 @@ use serde::Deserialize;
 use bowline_agent::orchestrator::{Orchestrator, PlanExecute, React};
 use bowline_llm::Effort;
 
-use super::{LimitsConfig, Permissions, Span};
+use super::{LimitsConfig, Permissions, SandboxConfig, Span};
 use crate::effects::EffectConfig;
 
 pub use choices::{
@@ -103,8 +102,8 @@ pub struct AgentConfig {
     pub project_context: Option<bool>,
     /// What its tools may do.
     pub permissions: Permissions,
-    /// The confinement of its commands.
-    pub sandbox: BTreeMap<String, toml::Value>,
+    /// What its commands may touch.
+    pub sandbox: SandboxConfig,
 }
 
 impl AgentConfig {
@@ -151,12 +150,5 @@ impl AgentConfig {
             LoopShape::React => Arc::new(React),
             LoopShape::PlanExecute => Arc::new(PlanExecute { replan: self.plan.replan }),
         }
-    }
-
-    /// Returns the keys that are set and have no effect in this version.
-    pub(super) fn without_effect(&self) -> Vec<&'static str> {
-        let later =
-            [(self.permissions.is_set(), "permissions"), (!self.sandbox.is_empty(), "sandbox")];
-        later.into_iter().filter(|(is_set, _)| *is_set).map(|(_, key)| key).collect()
     }
 }

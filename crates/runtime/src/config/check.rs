@@ -1,5 +1,7 @@
 //! Whether a table is a configuration, and if not, why, in words for a person.
 
+use serde::de::DeserializeOwned;
+
 use crate::local;
 
 use super::Config;
@@ -18,8 +20,7 @@ pub(crate) struct Fault {
 
 /// Reads a table as a configuration.
 pub(crate) fn check(table: &Table) -> Result<Config, Fault> {
-    let mut config: Config = serde_path_to_error::deserialize(node::to_toml(table))
-        .map_err(|error| fault(table, &error))?;
+    let mut config: Config = read_as(table)?;
     for (name, agent) in &mut config.agents {
         if !agent.name.is_empty() && agent.name != *name {
             let path = ["agents".to_owned(), name.clone(), "name".to_owned()];
@@ -42,6 +43,11 @@ pub(crate) fn check(table: &Table) -> Result<Config, Fault> {
         }
     }
     Ok(config)
+}
+
+/// Reads a table as something that it should be.
+pub(crate) fn read_as<T: DeserializeOwned>(table: &Table) -> Result<T, Fault> {
+    serde_path_to_error::deserialize(node::to_toml(table)).map_err(|error| fault(table, &error))
 }
 
 /// Reads a table from which the configuration is made, nothing else being said.

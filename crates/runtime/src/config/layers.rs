@@ -9,13 +9,14 @@ use crate::agents::{files, names};
 use crate::environment::{Environment, Folders};
 use crate::error::ConfigError;
 use crate::mcp;
+use crate::permission::{self, Managed};
 use crate::project;
 use crate::skills;
 use crate::trust::Trusted;
 
 use super::check::{self, Fault};
 use super::node::{self, Node, Origin, Place, Table, Value};
-use super::{Config, read, seeds};
+use super::{Config, Flags, read, seeds};
 
 /// One layer of the configuration.
 #[derive(Debug, Clone)]
@@ -74,6 +75,8 @@ pub struct Said {
     pub assignments: Vec<String>,
     /// Whether the project is trusted for this start.
     pub trust: bool,
+    /// What flags say.
+    pub flags: Flags,
 }
 
 impl Said {
@@ -94,6 +97,10 @@ pub struct Loaded {
     pub layers: Vec<Layer>,
     /// What a person should know, one line each.
     pub notes: Vec<String>,
+    /// What who looks after this machine says.
+    pub managed: Managed,
+    /// What flags of the command line say.
+    pub flags: Flags,
     /// Whose files count.
     pub(crate) trust: Trust,
 }
@@ -157,11 +164,18 @@ const DEEP: [&str; 4] = ["PROVIDERS", "AGENTS", "MCP_SERVERS", "PROFILES"];
 impl Trust {
     /// Tells whose files count in a directory.
     pub(crate) fn of(folders: &Folders, environment: &Environment, said: &Said) -> Self {
-        match said.trust || Trusted::new(folders).holds(&environment.cwd) {
+        let is_trusted = || said.trust || Trusted::new(folders).holds(&environment.cwd);
+        match may_trust(folders) && is_trusted() {
             true => Self::Project,
             false => Self::User,
         }
     }
+}
+
+/// Tells whether users may trust folders on this machine. A file that cannot be read does not say that they
+/// may; what is wrong with it is told elsewhere.
+fn may_trust(folders: &Folders) -> bool {
+    Managed::read(folders).is_ok_and(|managed| managed.trust != Some(false))
 }
 
 /// Reads all layers. What a project says counts only if it is trusted.
@@ -203,6 +217,9 @@ pub(crate) fn read_all(
         let layer = reading.sound(set(assignment));
         reading.loaded.layers.extend(layer);
     }
+    reading.loaded.layers.extend(said.flags.layer());
+    reading.loaded.flags = said.flags.clone();
+    reading.loaded.managed = reading.sound(Managed::read(folders)).unwrap_or_default();
     reading.lay(folders)
 }
 
@@ -245,7 +262,7 @@ impl Reading<'_> {
                 let skills = skills.into_iter().filter(|place| !place.is_applied);
                 let skills =
                     skills.map(|place| place.folder).filter(|folder| skills::has_any(folder));
-                not_trusted(of_project, skills, &mut self.loaded);
+                not_trusted(of_project, skills, may_trust(folders), &mut self.loaded);
             }
         }
     }
@@ -301,13 +318,19 @@ impl Reading<'_> {
         let skills = skills::names(&skills::places(folders, self.environment, loaded.is_trusted()));
         let faults = names::check(loaded, &skills);
         self.faults.extend(faults.into_iter().map(as_error));
+        self.faults.extend(permission::check(loaded).map(as_error));
         note_without_effect(loaded);
         (self.loaded, self.faults)
     }
 }
 
 /// Keeps what a project says, without applying it; says so in one line.
-fn not_trusted(results: Vec<Found>, skills: impl Iterator<Item = PathBuf>, loaded: &mut Loaded) {
+fn not_trusted(
+    results: Vec<Found>,
+    skills: impl Iterator<Item = PathBuf>,
+    may_trust: bool,
+    loaded: &mut Loaded,
+) {
     let mut paths = Vec::new();
     for (path, result) in results {
         match result {
@@ -327,10 +350,11 @@ fn not_trusted(results: Vec<Found>, skills: impl Iterator<Item = PathBuf>, loade
     paths.extend(skills.map(|folder| folder.display().to_string()));
     if !paths.is_empty() {
         let paths = paths.join(", ").replace(char::is_control, "\u{fffd}");
-        loaded.notes.push(format!(
-            "not applied: {paths}; the folder is not trusted: look at them, then say --trust, or once and \
-             for all `bowline trust`"
-        ));
+        let what_to_do = match may_trust {
+            true => "look at them, then say --trust, or once and for all `bowline trust`",
+            false => "whoever looks after this machine does not let users trust folders",
+        };
+        loaded.notes.push(format!("not applied: {paths}; the folder is not trusted: {what_to_do}"));
     }
 }
 
@@ -414,6 +438,20 @@ pub fn file(path: &Path, environment: &Environment) -> Result<Option<Layer>, Con
     })?;
     check::check(&ours.table).map_err(as_error)?;
     Ok(Some(Layer { ignored: ours.ignored, ..Layer::of(ours.table) }))
+}
+
+/// Reads a TOML file as it is; `None` if there is none.
+pub(crate) fn table_of(path: &Path) -> Result<Option<Table>, ConfigError> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(ConfigError::Read { path: path.to_owned(), source }),
+    };
+    let origin = Arc::new(Origin::File(path.to_owned()));
+    let table = read::toml(&text, &origin);
+    table.map(Some).map_err(|(line, what)| {
+        as_error(Fault { place: Some(Place { origin, line }), what, is_unknown_key: false })
+    })
 }
 
 /// Makes the layers of a profile: `[profiles.NAME]` of the files, then the file `NAME.config.toml`

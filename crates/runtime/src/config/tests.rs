@@ -52,7 +52,7 @@ impl Machine {
 
 fn said(profile: Option<&str>, assignments: &[&str]) -> Said {
     let assignments = assignments.iter().map(|&assignment| assignment.to_owned()).collect();
-    Said { profile: profile.map(str::to_owned), assignments, trust: false }
+    Said { profile: profile.map(str::to_owned), assignments, ..Said::default() }
 }
 
 fn set_to(turns: u32) -> String {
@@ -302,28 +302,22 @@ fn secrets_are_not_shown() {
 
 #[test]
 fn what_has_no_effect_is_named_once() {
-    let text = "[agents.x]\n[gateway]\n[sandbox]\nnetwork = true\n";
+    let text = "[agents.x]\n[gateway]\n[providers.p]\nbatch = true\n";
     let loaded = Machine::new(&[("home/config.toml", text)]).load(&[], &Said::default()).unwrap();
-    assert_eq!(loaded.notes, ["no effect in this version: sandbox, gateway"]);
+    assert_eq!(loaded.notes, ["no effect in this version: providers.*.batch, gateway"]);
 }
 
 #[test]
-fn what_an_agent_says_without_effect_is_named() {
+fn everything_that_an_agent_may_say_has_an_effect() {
     let notes = |text: &str| {
         let machine = Machine::new(&[("home/config.toml", text)]);
         machine.load(&[], &Said::default()).map(|loaded| loaded.notes)
     };
     let in_effect = "[agents.x]\ninstructions = \"x\"\noutput = \"message_tool\"\ntimeout = \"1m\"\n\
                      orchestrator = \"plan_execute\"\nplan = { replan = \"off\" }\n\
-                     tools = [\"read\"]\nlimits = { tool_calls = 3 }\nskills = [\"*\"]\n";
+                     tools = [\"read\"]\nlimits = { tool_calls = 3 }\nskills = [\"*\"]\n\
+                     permissions.mode = \"plan\"\nsandbox.network = false\n";
     assert_eq!(notes(in_effect).unwrap(), Vec::<String>::new());
-    assert_eq!(
-        notes(
-            "[agents.x]\nmax_depth = 1\npermissions.mode = \"plan\"\n[agents.y]\nmax_depth = 2\n"
-        )
-        .unwrap(),
-        ["no effect in this version: agents.*.permissions"]
-    );
     assert_eq!(
         notes("[agents.x]\n\noutputs = \"text\"\n").unwrap_err(),
         "home/config.toml: line 3: unknown key \"outputs\" in [agents.x]; did you mean \"output\"?"

@@ -1,0 +1,136 @@
+//! `bowline rules`, and rules as a run of `exec` meets them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::panic,
+    reason = "a failure here is a failure of the test"
+)]
+
+mod support;
+
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use support::{Home, Provider, Reply, messages, results};
+
+/// A provider that makes one call of a tool, and then says `done`.
+fn calls(tool: &'static str, arguments: Value) -> Provider {
+    Provider::answering(move |request| match results(request) {
+        0 => Reply::Calls(vec![("call_0".to_owned(), tool, arguments.clone())]),
+        _ => Reply::Text("done".to_owned()),
+    })
+}
+
+/// Returns what the model was told last.
+fn told(provider: &Provider) -> String {
+    let last = provider.requests().pop().unwrap();
+    messages(&last).last().unwrap()["content"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn explain_says_what_decides_about_each_part() {
+    let home = Home::configured(
+        "[permissions]\nallow = [\"bash(cargo test *)\"]\n\
+         deny = [{ rule = \"bash(git push *)\", reason = \"people push\" }]\n",
+    );
+    let command = "cargo test && sudo git push";
+    let (code, out, err) = home.run(&["rules", "explain", "--mode", "ask", command]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(
+        out.contains("allow     bash(cargo test): it falls under the rule `bash(cargo test *)`"),
+        "{out}"
+    );
+    assert!(out.contains("through sudo") && out.contains(": people push"), "{out}");
+    assert!(out.contains("(user, ") && out.ends_with("verdict   deny\n"), "{out}");
+    let (code, out, _) = home.run(&["rules", "explain", "--json", command]);
+    let explained: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (code, &explained["decision"], &explained["mode"]),
+        (0, &json!("deny"), &json!("auto"))
+    );
+    assert_eq!(explained["segments"][0]["why"]["layer"], "user");
+    let (_, out, _) = home.run(&["rules", "explain", "--path", ".env"]);
+    assert!(
+        out.contains(".env is a file that holds secrets") && out.contains("--allow 'read("),
+        "{out}"
+    );
+    let (_, out, _) = home.run(&["rules", "explain", "--host", "x.org", "--allow", "net(x.org)"]);
+    assert!(out.contains("(command line, ") && out.ends_with("verdict   allow\n"), "{out}");
+}
+
+#[test]
+fn rules_are_listed_and_checked() {
+    let home = Home::configured("[permissions]\nask = [\"bash(rm *)\"]\nallow = [\"read(~/x)\"]\n");
+    let (code, out, _) = home.run(&["rules", "list"]);
+    assert_eq!(code, 0);
+    assert!(out.starts_with("ask    bash(rm *)  user  ") && out.contains("config.toml:2"), "{out}");
+    assert!(out.ends_with("else the permission mode auto\n"), "{out}");
+    assert_eq!(
+        home.run(&["rules", "check"]),
+        (0, "all rules are right\n".to_owned(), String::new())
+    );
+    let home =
+        Home::configured("[permissions]\nask = [{ rule = \"bash(rm *)\", match = [\"mv\"] }]\n");
+    let (code, _, err) = home.run(&["rules", "check"]);
+    assert_eq!(code, 2);
+    assert!(
+        err.contains("config.toml: line 2: permissions.ask.0: `bash(rm *)` is not about"),
+        "{err}"
+    );
+    let (code, _, err) = home.run(&["exec", "--deny", "bash(a | b)", "go"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("a rule is about one program"), "{err}");
+}
+
+#[test]
+fn what_is_denied_is_told_to_the_model_with_the_way_to_allow_it() {
+    let arguments = json!({ "path": "../outside.txt", "content": "x" });
+    let provider = calls("write", arguments.clone());
+    let home = Home::new(&provider);
+    let (code, _, err) = home.run(&["exec", "go"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(!home.path("outside.txt").exists());
+    let told = told(&provider);
+    assert!(told.contains("it is outside the workspace"), "{told}");
+    let rule = told.split("--allow '").nth(1).unwrap().trim_end_matches('\'').to_owned();
+    let provider = calls("write", arguments);
+    let home_of = Home::new(&provider);
+    // The rule is about one place; in another home it is another one.
+    let rule = rule.replace(home.path("").to_str().unwrap(), home_of.path("").to_str().unwrap());
+    let (code, _, err) = home_of.run(&["exec", "--allow", &rule, "go"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(home_of.path("outside.txt").exists(), "{rule}");
+}
+
+#[test]
+fn a_flag_denies_whatever_the_mode_and_its_tool_is_hidden() {
+    let provider = calls("bash", json!({ "command": "echo x > made.txt" }));
+    let home = Home::new(&provider);
+    let (code, _, _) = home.run(&["exec", "--yolo", "--deny", "bash(echo *)", "go"]);
+    assert_eq!(code, 0);
+    assert!(!home.work().join("made.txt").exists());
+    assert!(
+        told(&provider).contains("the rule `bash(echo *)` (command line"),
+        "{}",
+        told(&provider)
+    );
+    let (code, _, _) = home.run(&["exec", "--deny", "bash", "go"]);
+    assert_eq!(code, 0);
+    let request = provider.requests().pop().unwrap();
+    let tools: Vec<_> =
+        request["tools"].as_array().unwrap().iter().map(|tool| &tool["function"]["name"]).collect();
+    assert!(!tools.contains(&&json!("bash")) && tools.contains(&&json!("read")), "{tools:?}");
+}
+
+#[test]
+fn denials_are_in_the_end_of_the_run() {
+    let provider = calls("read", json!({ "path": ".env" }));
+    let home = Home::new(&provider);
+    std::fs::write(home.work().join(".env"), "KEY=hidden-value").unwrap();
+    let (code, out, _) = home.run(&["exec", "--json", "go"]);
+    assert_eq!(code, 0);
+    assert!(!told(&provider).contains("hidden-value"));
+    let events = out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let end = events.rfind(|event| event["type"] == "run_end").unwrap();
+    assert_eq!(end["data"]["denials"], json!(["call_0"]));
+}

@@ -1,0 +1,284 @@
+//! What a call touches, in the terms of rules.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use bowline_agent::tool::Access;
+use bowline_llm::ToolCall;
+
+use super::command::Spelt;
+use super::harmless;
+use super::places::Places;
+use super::rule::DELEGATING;
+use super::seen::Seen;
+use super::shell::{self, Folder, Run, Script, Word};
+
+/// A call, and what it touches.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// The tool that does the work.
+    pub(super) tool: String,
+    pub(super) touches: Vec<Touch>,
+}
+
+/// One thing that a call touches.
+#[derive(Debug)]
+pub(super) enum Touch {
+    /// A program that it runs.
+    Program {
+        program: Arc<Program>,
+        /// Whether everything that it is told of is known and in the workspace.
+        is_inside: bool,
+    },
+    /// Something about a command that is not understood.
+    Doubt(String),
+    Read(Seen),
+    Write(Seen),
+    /// A file that a command names; what it does with it is not known, unless it cannot write.
+    Named(Seen, Can),
+    Host(String),
+    /// A task for an agent of this name.
+    Agent(String),
+    /// Nothing that could be named; `true` if it changes nothing either.
+    Tool {
+        is_harmless: bool,
+    },
+}
+
+/// What a program may do with a file that it is told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Can {
+    Read,
+    Write,
+}
+
+/// A program of a command.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) run: Run,
+    pub(super) spelt: Spelt,
+    /// Whether it cannot change anything.
+    pub(super) is_harmless: bool,
+}
+
+/// A command as it was read.
+#[derive(Debug)]
+pub(super) struct Command {
+    pub(super) programs: Vec<Arc<Program>>,
+    pub(super) doubts: Vec<String>,
+}
+
+impl Command {
+    /// Returns a command that runs nothing.
+    pub(super) fn none() -> Arc<Self> {
+        Arc::new(Self { programs: Vec::new(), doubts: Vec::new() })
+    }
+
+    pub(super) fn read(text: &str) -> Self {
+        let Script { runs, doubts } = shell::read(text);
+        let programs = runs.into_iter().map(|run| {
+            let (spelt, is_harmless) = (Spelt::new(&run), harmless::is_harmless(&run));
+            Arc::new(Program { run, spelt, is_harmless })
+        });
+        let programs = programs.collect();
+        let doubts = doubts.into_iter().map(|doubt| match doubt.text.is_empty() {
+            true => doubt.what,
+            false => format!("{} (`{}`)", doubt.what, doubt.text),
+        });
+        Self { programs, doubts: doubts.collect() }
+    }
+}
+
+/// The arguments of the tools with which tasks are given to agents, as far as they name them.
+#[derive(Deserialize)]
+struct Tasks {
+    agent: Option<String>,
+    target_agent: Option<String>,
+    #[serde(default)]
+    tasks: Vec<One>,
+}
+
+#[derive(Deserialize)]
+struct One {
+    agent: Option<String>,
+}
+
+/// The name of agents that nobody has configured.
+const AD_HOC: &str = "ad-hoc";
+
+/// The tool behind which others are called by name.
+const INDIRECT: &str = "tool_call";
+
+impl Call {
+    /// Finds what a call touches. `task_of` says for which agent a configured tool is a task.
+    pub(super) fn of(
+        call: &ToolCall,
+        access: &Access,
+        places: &Places,
+        task_of: &dyn Fn(&str) -> Option<String>,
+        read: &dyn Fn(&str) -> Arc<Command>,
+    ) -> Self {
+        let tool = tool_of(call);
+        let agents = match task_of(&tool) {
+            Some(agent) => vec![agent],
+            None => delegates(&tool, &call.arguments),
+        };
+        let mut touches: Vec<Touch> = agents.into_iter().map(Touch::Agent).collect();
+        let is_delegation = !touches.is_empty();
+        touches.extend(access.reads.paths().iter().map(|path| Touch::Read(see(places, path))));
+        touches.extend(access.writes.paths().iter().map(|path| Touch::Write(see(places, path))));
+        // What only looks around in the world is named by its server.
+        let hosts = access.network.iter().filter(|host| !host.starts_with("mcp:"));
+        touches.extend(hosts.map(|host| Touch::Host(host.clone())));
+        if let Some(text) = &access.execute {
+            command(&read(text), places, &mut touches);
+        }
+        if touches.is_empty() || (access.exclusive && !is_delegation) {
+            let is_harmless = access == &Access::none();
+            touches.push(Touch::Tool { is_harmless });
+        }
+        Self { tool, touches }
+    }
+
+    /// Returns the agents that are given tasks.
+    pub(super) fn agents(&self) -> Vec<&str> {
+        let agents = self.touches.iter().filter_map(|touch| match touch {
+            Touch::Agent(name) => Some(name.as_str()),
+            _ => None,
+        });
+        agents.collect()
+    }
+}
+
+fn see(places: &Places, path: &Path) -> Seen {
+    places.see(&places.absolute(path))
+}
+
+/// Returns the name of the tool that does the work of a call.
+fn tool_of(call: &ToolCall) -> String {
+    #[derive(Deserialize)]
+    struct Inner {
+        name: String,
+    }
+    let inner = || serde_json::from_str::<Inner>(&call.arguments).ok();
+    match call.name == INDIRECT {
+        true => inner().map_or_else(|| call.name.clone(), |inner| inner.name),
+        false => call.name.clone(),
+    }
+}
+
+fn delegates(tool: &str, arguments: &str) -> Vec<String> {
+    if !DELEGATING.contains(&tool) {
+        return Vec::new();
+    }
+    let Ok(Tasks { agent, target_agent, tasks }) = serde_json::from_str(arguments) else {
+        return Vec::new();
+    };
+    let named = |name: Option<String>| {
+        name.filter(|name| !name.trim().is_empty()).unwrap_or_else(|| AD_HOC.to_owned())
+    };
+    let mut names: Vec<String> = tasks.into_iter().map(|task| named(task.agent)).collect();
+    names.extend(agent.into_iter().chain(target_agent));
+    names
+}
+
+/// Finds what a command touches.
+fn command(command: &Command, places: &Places, touches: &mut Vec<Touch>) {
+    for program in &command.programs {
+        let program = Arc::clone(program);
+        let run = &program.run;
+        let Some(folder) = folder(&run.folder, places) else {
+            if run.reads.iter().chain(&run.writes).any(is_relative) {
+                let what = "the folder in which it opens files is only known when it runs";
+                touches.push(Touch::Doubt(what.to_owned()));
+            }
+            touches.push(Touch::Program { program, is_inside: false });
+            continue;
+        };
+        let opened = [(&run.reads, false), (&run.writes, true)];
+        let opened = opened.into_iter().flat_map(|(words, is_write)| {
+            let folder = &folder;
+            words.iter().filter_map(move |word| opened_by(word, is_write, folder, places))
+        });
+        let mut more: Vec<Touch> = opened.collect();
+        let can = if program.is_harmless { Can::Read } else { Can::Write };
+        let arguments = run.words.get(1..).unwrap_or_default();
+        let mut is_inside = arguments.iter().all(|word| word.known().is_some());
+        for path in arguments.iter().filter_map(text).flat_map(named) {
+            let full = from(&folder, path, places);
+            // A word that looks like no path is one if there is such a file.
+            if path.contains(['/', '.']) || full.symlink_metadata().is_ok() {
+                let seen = places.see(&full);
+                is_inside &= places.holds(&seen);
+                more.push(Touch::Named(seen, can));
+            }
+        }
+        touches.push(Touch::Program { program: Arc::clone(&program), is_inside });
+        touches.extend(more);
+    }
+    touches.extend(command.doubts.iter().cloned().map(Touch::Doubt));
+}
+
+/// Returns the folder in which a program runs, if that is known.
+fn folder(folder: &Folder, places: &Places) -> Option<PathBuf> {
+    match folder {
+        Folder::Start => Some(places.work().to_owned()),
+        Folder::Into(steps) => {
+            let start = places.work().to_owned();
+            Some(steps.iter().fold(start, |folder, step| from(&folder, step, places)))
+        }
+        Folder::Unknown => None,
+    }
+}
+
+fn from(folder: &Path, path: &str, places: &Places) -> PathBuf {
+    if path.starts_with("~/") { places.absolute(Path::new(path)) } else { folder.join(path) }
+}
+
+fn is_relative(word: &Word) -> bool {
+    !word.starts().starts_with('/')
+}
+
+/// Returns the text of a word, if it is known, or is a path in the home folder.
+fn text(word: &Word) -> Option<&str> {
+    let is_plain = |source: &str| !source.contains(['$', '`', '*', '?', '[', '{', '\\', '\'', '"']);
+    let at_home = || Some(word.source()).filter(|text| text.starts_with("~/") && is_plain(text));
+    word.known().or_else(at_home)
+}
+
+/// The files that are there for everybody to write to.
+const SINKS: [&str; 7] =
+    ["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero", "/dev/stdin", "/dev/full"];
+
+/// Returns what a redirection touches.
+fn opened_by(word: &Word, is_write: bool, folder: &Path, places: &Places) -> Option<Touch> {
+    let Some(path) = text(word) else {
+        let what = format!("the file `{}` is only known when it runs", word.source());
+        return Some(Touch::Doubt(what));
+    };
+    let net = path.strip_prefix("/dev/tcp/").or_else(|| path.strip_prefix("/dev/udp/"));
+    if let Some(address) = net {
+        return Some(Touch::Host(address.split('/').next().unwrap_or_default().to_owned()));
+    }
+    if SINKS.contains(&path) {
+        return None;
+    }
+    let seen = places.see(&from(folder, path, places));
+    Some(if is_write { Touch::Write(seen) } else { Touch::Read(seen) })
+}
+
+/// Returns what of a word may be the path of a file: the word, and what stands behind the marks with
+/// which programs take paths.
+fn named(word: &str) -> impl Iterator<Item = &str> {
+    let whole = Some(word).filter(|word| !word.starts_with('-'));
+    let behind = ['=', '@', ':'].into_iter().filter_map(|mark| Some(word.split_once(mark)?.1));
+    let short = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+    let short = short.and_then(|rest| rest.get(1..));
+    whole
+        .into_iter()
+        .chain(behind)
+        .chain(short)
+        .filter(|path| !path.is_empty() && !path.starts_with("//"))
+}

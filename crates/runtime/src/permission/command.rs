@@ -1,0 +1,263 @@
+//! Rules about commands.
+//!
+//! What a rule allows it must name: word by word, in its place. What a rule denies or asks about is
+//! found however it is spelt: with a path to the program, with options before and between, through
+//! programs that run it.
+
+use super::glob::Glob;
+use super::shell::{Count, Run, Word};
+
+/// Commands, word by word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CommandPattern {
+    words: Vec<Glob>,
+    /// Those of the words that are no options.
+    plain: Vec<Glob>,
+    /// Those that are.
+    options: Vec<String>,
+    /// Whether further words may follow.
+    is_open: bool,
+}
+
+/// A program that is run, in the ways in which rules look at it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Spelt {
+    /// As it is written, behind what gives it more rights.
+    strict: Vec<Word>,
+    /// Its name, if it is where the system keeps its own programs.
+    system: Option<String>,
+    /// With what it is run through, from each of that on.
+    loose: Vec<Loose>,
+}
+
+/// A program by its name, with its words as they come and by kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Loose {
+    words: Vec<Word>,
+    plain: Vec<Word>,
+    options: Vec<String>,
+}
+
+/// Whether something fits a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fit {
+    No,
+    /// That is only known when the command runs.
+    Maybe,
+    Yes,
+}
+
+/// The folders in which programs are the system's own.
+const SYSTEM_FOLDERS: [&str; 5] = ["/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/"];
+
+/// Programs that run others with more rights or elsewhere: who may run a program may not run it so.
+const RAISING: [&str; 12] = [
+    "sudo",
+    "doas",
+    "su",
+    "runuser",
+    "pkexec",
+    "chroot",
+    "nsenter",
+    "unshare",
+    "ssh",
+    "docker",
+    "podman",
+    "systemd-run",
+];
+
+/// Options before the subcommand of a program that take a value.
+const VALUED: [(&str, &[&str]); 7] = [
+    ("git", &["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env"]),
+    ("docker", &["-H", "--host", "-c", "--context", "--config", "-l", "--log-level"]),
+    ("kubectl", &["-n", "--namespace", "--context", "--kubeconfig", "-s", "--server", "--cluster"]),
+    ("npm", &["--prefix", "-C", "-w", "--workspace"]),
+    ("cargo", &["-C", "--config", "--color", "-Z"]),
+    ("systemctl", &["-H", "--host", "-M", "--machine"]),
+    ("gh", &["-R", "--repo"]),
+];
+
+impl CommandPattern {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let text = match text.strip_suffix(":*") {
+            Some(start) => format!("{start} *"),
+            None => text.to_owned(),
+        };
+        let mut words = split(&text)?;
+        let is_open = words.len() > 1 && words.last().is_some_and(|last| last == "*");
+        if is_open {
+            words.pop();
+        }
+        let words: Vec<Glob> = words.iter().map(|word| Glob::new(word)).collect();
+        let option = |word: &Glob| word.literal().filter(|word| is_option(word)).map(str::to_owned);
+        let plain = words.iter().filter(|word| option(word).is_none()).cloned().collect();
+        let options = words.iter().filter_map(option).collect();
+        Ok(Self { words, plain, options, is_open })
+    }
+
+    /// Returns its words, those that stand for nothing but themselves.
+    pub(super) fn literals(&self) -> Vec<Option<String>> {
+        self.words.iter().map(|word| word.literal().map(str::to_owned)).collect()
+    }
+
+    /// Tells whether further words may follow.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Says whether a rule that allows this allows a program to be run.
+    pub(super) fn allows(&self, run: &Spelt) -> Fit {
+        let system = run.system.as_ref().map(|name| Word::Known(name.clone()));
+        let fit = fit(&self.words, self.is_open, &run.strict);
+        match (system, run.strict.split_first()) {
+            (Some(name), Some((_, rest))) if fit == Fit::No => {
+                let words: Vec<Word> = std::iter::once(name).chain(rest.iter().cloned()).collect();
+                self::fit(&self.words, self.is_open, &words)
+            }
+            _ => fit,
+        }
+    }
+
+    /// Says whether a rule that denies this, or asks about it, is about a program that is run.
+    pub(super) fn concerns(&self, run: &Spelt) -> Fit {
+        let of = |loose: &Loose| {
+            let is_open = self.is_open || !self.options.is_empty();
+            let as_written = fit(&self.words, self.is_open, &loose.words);
+            if as_written == Fit::Yes
+                || !self.options.iter().all(|option| has(&loose.options, option))
+            {
+                return as_written;
+            }
+            as_written.max(fit(&self.plain, is_open, &loose.plain))
+        };
+        run.loose.iter().map(of).max().unwrap_or(Fit::No)
+    }
+}
+
+impl Spelt {
+    pub(super) fn new(run: &Run) -> Self {
+        let raised = run.through.iter().filter(|name| is_raising(base(name)));
+        let mut strict: Vec<Word> = raised.map(|name| Word::Known(name.clone())).collect();
+        strict.extend(run.words.iter().cloned());
+        let program = strict.first().and_then(Word::known);
+        let system = program.and_then(of_system).map(str::to_owned);
+        let loose = |at: usize| {
+            let named = |name: &String| Word::Known(base(name).to_owned());
+            let through = run.through.get(at..).unwrap_or_default();
+            let mut words: Vec<Word> = through.iter().map(named).collect();
+            words.extend(run.words.iter().cloned());
+            if let Some(Word::Known(program)) = words.first_mut() {
+                *program = base(program).to_owned();
+            }
+            Loose::new(words)
+        };
+        let loose = (0..=run.through.len()).map(loose).collect();
+        Self { strict, system, loose }
+    }
+}
+
+impl Loose {
+    fn new(words: Vec<Word>) -> Self {
+        let program = words.first().and_then(Word::known).unwrap_or_default();
+        let valued = VALUED.iter().find(|(name, _)| *name == program).map(|(_, valued)| *valued);
+        let (mut plain, mut options, mut skips): (Vec<Word>, _, _) =
+            (Vec::new(), Vec::new(), false);
+        for word in &words {
+            let text = word.known().unwrap_or_default();
+            if std::mem::take(&mut skips) {
+                continue;
+            }
+            if is_option(text) {
+                // Before the subcommand an option may take the next word.
+                skips = plain.len() == 1 && valued.is_some_and(|valued| valued.contains(&text));
+                options.push(text.to_owned());
+            } else if plain.len() != 1 || program != "cargo" || !text.starts_with('+') {
+                plain.push(word.clone());
+            }
+        }
+        Self { words, plain, options }
+    }
+}
+
+fn is_option(text: &str) -> bool {
+    text.starts_with('-') && text.len() > 1
+}
+
+/// Compares word by word.
+fn fit(patterns: &[Glob], is_open: bool, words: &[Word]) -> Fit {
+    for (at, pattern) in patterns.iter().enumerate() {
+        match words.get(at) {
+            None => return Fit::No,
+            Some(Word::Known(word)) if pattern.fits(word) => {}
+            Some(Word::Known(_)) => return Fit::No,
+            Some(Word::Unknown { count: Count::One, .. }) if pattern.is_any() => {}
+            Some(Word::Unknown { starts, .. }) => {
+                return if pattern.could_fit(starts) { Fit::Maybe } else { Fit::No };
+            }
+        }
+    }
+    let rest = words.get(patterns.len()..).unwrap_or_default();
+    let may_vanish = |word: &Word| matches!(word, Word::Unknown { count: Count::Any, .. });
+    match rest {
+        [] => Fit::Yes,
+        _ if is_open => Fit::Yes,
+        rest if rest.iter().all(may_vanish) => Fit::Maybe,
+        _ => Fit::No,
+    }
+}
+
+/// Tells whether an option was given: a long one by its name, with or without a value; of short ones
+/// each letter.
+fn has(given: &[String], option: &str) -> bool {
+    let is_long = |text: &str| text.starts_with("--");
+    if is_long(option) {
+        let name = |text: &str| text.split('=').next().unwrap_or_default().to_owned();
+        return given.iter().any(|one| is_long(one) && (one == option || name(one) == option));
+    }
+    let short = || given.iter().filter(|one| !is_long(one));
+    option.chars().skip(1).all(|letter| short().any(|one| one.contains(letter)))
+}
+
+/// Tells whether a program runs others with more rights, or elsewhere.
+pub(super) fn is_raising(program: &str) -> bool {
+    RAISING.contains(&program)
+}
+
+/// Returns a program's name without its folder.
+pub(super) fn base(program: &str) -> &str {
+    program.rsplit_once('/').map_or(program, |(_, name)| name)
+}
+
+/// Returns the name of a program that lies where the system keeps its own.
+fn of_system(program: &str) -> Option<&str> {
+    let name = SYSTEM_FOLDERS.iter().find_map(|folder| program.strip_prefix(folder))?;
+    (!name.is_empty() && !name.contains('/')).then_some(name)
+}
+
+/// Splits a pattern into words, as simple as it is: between quotes nothing splits.
+fn split(text: &str) -> Result<Vec<String>, String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for character in text.chars() {
+        match (quote, character) {
+            (Some(open), close) if open == close => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (None, ' ' | '\t' | '\n') => words.extend(word.take()),
+            (None, '|' | '&' | ';' | '<' | '>' | '`' | '$') => {
+                return Err(format!(
+                    "{character:?} in {text:?}: a rule is about one program and its words; of a command \
+                     line each program is looked at by itself (in quotes it is a character like any)"
+                ));
+            }
+            (Some(_) | None, character) => word.get_or_insert_default().push(character),
+        }
+    }
+    words.extend(word);
+    match (quote, words.is_empty()) {
+        (Some(quote), _) => Err(format!("{text:?}: {quote} is not closed")),
+        (None, true) => Err("a command has a program at least".to_owned()),
+        (None, false) => Ok(words),
+    }
+}

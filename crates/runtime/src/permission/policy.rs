@@ -1,0 +1,382 @@
+//! The rules of one agent, held against one thing after the other.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::approvals::Approvals;
+use super::call::{Call, Can, Program, Touch};
+use super::command::Fit;
+use super::judgement::{Decision, Judgement, Segment, Why};
+use super::layers::{Entry, Kind};
+use super::places::{Places, Special};
+use super::rule::{About, Host, Rule};
+use super::seen::Seen;
+use crate::config::{Mode, SandboxConfig, SandboxProfile};
+
+/// The rules of one agent.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// The rules, the highest layer first.
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) mode: Mode,
+    pub(crate) sandbox: SandboxConfig,
+    pub(crate) places: Arc<Places>,
+    /// What a person has allowed for the session.
+    pub(crate) approvals: Arc<Approvals>,
+    /// The tools that the configuration makes.
+    pub(crate) configured: Arc<BTreeSet<String>>,
+    /// Whether somebody is there to be asked.
+    pub(crate) is_attended: bool,
+    /// Whether commands can be confined on this system.
+    pub(crate) can_confine: bool,
+}
+
+/// What the rules say of one thing.
+struct Ruled {
+    decision: Decision,
+    why: Why,
+}
+
+/// How a rule looks at a thing: one that allows must be sure of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    Sure,
+    Wary,
+}
+
+impl Policy {
+    /// Returns the rules, the highest layer first.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Returns what happens where no rule says anything.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Says whether commands can be confined on this system; without that they are taken to be.
+    #[must_use]
+    pub fn with_confinement(self, can_confine: bool) -> Self {
+        Self { can_confine, ..self }
+    }
+
+    pub(super) fn judge(&self, call: &Call) -> Judgement {
+        let mut segments: Vec<Segment> = Vec::new();
+        for touch in &call.touches {
+            let Some(segment) = self.segment(&call.tool, touch) else { continue };
+            if !segments.contains(&segment) {
+                segments.push(segment);
+            }
+        }
+        Judgement::of(segments)
+    }
+
+    /// Says what is decided about one thing; `None` if there is nothing to say.
+    fn segment(&self, tool: &str, touch: &Touch) -> Option<Segment> {
+        let (what, by) = name(tool, touch);
+        let through = match touch {
+            Touch::Program { program, .. } => program.run.through.clone(),
+            _ => Vec::new(),
+        };
+        let (decision, why) = self.decide(tool, touch)?;
+        let allowed_by =
+            by.filter(|_| decision != Decision::Allow && matches!(why, Why::Mode { .. }));
+        Some(Segment { what, through, decision, why, allowed_by })
+    }
+
+    fn decide(&self, tool: &str, touch: &Touch) -> Option<(Decision, Why)> {
+        let special = self.special(tool, touch);
+        let ruled = self.ruled(&|rule, look| fit(rule, tool, touch, look), special.as_ref());
+        if let Some(Ruled { decision, why }) = ruled {
+            let decision = self.as_mode_has_it(decision, touch);
+            if let Some(decision) = decision {
+                // What is merely named is spoken of only where something stands against it.
+                let is_said = !matches!(touch, Touch::Named(..)) || decision != Decision::Allow;
+                return is_said.then_some((decision, why));
+            }
+        }
+        let (decision, because) = self.by_mode(tool, touch, special.as_ref())?;
+        Some((decision, Why::Mode { mode: self.mode.as_str(), because }))
+    }
+
+    /// Returns what the rules say; one that allows something special must name it.
+    fn ruled(&self, fit: &dyn Fn(&Rule, Look) -> Fit, special: Option<&Special>) -> Option<Ruled> {
+        let wary = |entry: &&Entry| fit(&entry.rule, Look::Wary) == Fit::Yes;
+        let allows = |rule: &Rule| {
+            fit(rule, Look::Sure) == Fit::Yes
+                && special.is_none_or(|special| rule.names(&special.name))
+        };
+        let managed = self.layer(Kind::Managed, fit, &allows);
+        let denies = || self.entries.iter().filter(|entry| entry.decision == Decision::Deny);
+        let is_final = managed.as_ref().is_some_and(|ruled| ruled.decision == Decision::Allow);
+        // What an agent is denied for its own sake nobody gives back.
+        let counts =
+            |entry: &&Entry| !is_final || entry.is_of_agent || entry.layer == Kind::Managed;
+        if let Some(entry) = denies().filter(counts).find(wary) {
+            return Some(Ruled { decision: Decision::Deny, why: entry.why(false) });
+        }
+        let perhaps = |entry: &&Entry| fit(&entry.rule, Look::Wary) == Fit::Maybe;
+        if let Some(entry) = denies().filter(counts).find(perhaps) {
+            return Some(Ruled { decision: Decision::Ask, why: entry.why(true) });
+        }
+        if managed.is_some() {
+            return managed;
+        }
+        Kind::BELOW_MANAGED.into_iter().find_map(|kind| self.layer(kind, fit, &allows))
+    }
+
+    /// Returns what one layer says beside what it denies.
+    fn layer(
+        &self,
+        kind: Kind,
+        fit: &dyn Fn(&Rule, Look) -> Fit,
+        allows: &dyn Fn(&Rule) -> bool,
+    ) -> Option<Ruled> {
+        if kind == Kind::Session {
+            let rules = self.approvals.rules();
+            let rule = rules.iter().find(|rule| allows(rule))?.to_string();
+            let why = Why::Rule {
+                rule,
+                layer: kind,
+                place: None,
+                reason: None,
+                perhaps: false,
+                asks: false,
+            };
+            return Some(Ruled { decision: Decision::Allow, why });
+        }
+        let own = || self.entries.iter().filter(|entry| entry.layer == kind);
+        let asks = |entry: &&Entry| {
+            entry.decision == Decision::Ask && fit(&entry.rule, Look::Wary) >= Fit::Maybe
+        };
+        if let Some(entry) = own().find(asks) {
+            let perhaps = fit(&entry.rule, Look::Wary) == Fit::Maybe;
+            return Some(Ruled { decision: Decision::Ask, why: entry.why(perhaps) });
+        }
+        let entry = own().find(|entry| entry.decision == Decision::Allow && allows(&entry.rule))?;
+        Some(Ruled { decision: Decision::Allow, why: entry.why(false) })
+    }
+
+    /// Returns what becomes of a decision of the rules in this mode; `None` if it does not count.
+    fn as_mode_has_it(&self, decision: Decision, touch: &Touch) -> Option<Decision> {
+        match (decision, self.mode) {
+            (Decision::Ask, Mode::Bypass) => Some(Decision::Allow),
+            (Decision::Ask, Mode::Deny) => Some(Decision::Deny),
+            (Decision::Ask, Mode::Auto) if !self.is_attended => Some(Decision::Deny),
+            // To plan is to look, whatever else is allowed.
+            (Decision::Allow, Mode::Plan) => {
+                (!matches!(touch, Touch::Program { .. } | Touch::Doubt(_) | Touch::Write(_)))
+                    .then_some(decision)
+            }
+            (Decision::Allow | Decision::Ask | Decision::Deny, _) => Some(decision),
+        }
+    }
+
+    /// Returns what is special about a file that is touched.
+    fn special(&self, tool: &str, touch: &Touch) -> Option<Special> {
+        match touch {
+            Touch::Read(seen) | Touch::Named(seen, _) => self.places.secret(seen),
+            Touch::Write(seen) if !is_ours(tool) => self.places.protected(seen),
+            Touch::Write(_)
+            | Touch::Program { .. }
+            | Touch::Doubt(_)
+            | Touch::Host(_)
+            | Touch::Agent(_)
+            | Touch::Tool { .. } => None,
+        }
+    }
+
+    /// Returns what the mode says where no rule does, and what it is that it says it of.
+    fn by_mode(
+        &self,
+        tool: &str,
+        touch: &Touch,
+        special: Option<&Special>,
+    ) -> Option<(Decision, String)> {
+        if self.mode == Mode::Bypass {
+            return (!matches!(touch, Touch::Named(..)))
+                .then(|| (Decision::Allow, "everything is allowed".to_owned()));
+        }
+        let asks = match self.mode {
+            Mode::Ask | Mode::AcceptEdits => Decision::Ask,
+            Mode::Plan | Mode::Auto | Mode::Deny | Mode::Bypass => Decision::Deny,
+        };
+        let allowed = |because: &str| Some((Decision::Allow, because.to_owned()));
+        match touch {
+            Touch::Read(_) | Touch::Named(..) => match special {
+                Some(Special { name, what }) => Some((asks, format!("{name} is {what}"))),
+                None if matches!(touch, Touch::Named(..)) => None,
+                None => allowed("reading is allowed"),
+            },
+            Touch::Write(seen) => Some(self.write_by_mode(tool, seen, special, asks)),
+            Touch::Program { program, is_inside } => {
+                Some(self.program_by_mode(program, *is_inside, asks))
+            }
+            Touch::Doubt(what) => Some(match self.is_confined() {
+                true if self.mode == Mode::Auto => {
+                    (Decision::Allow, format!("{what}, but it stays in the sandbox"))
+                }
+                _ => (asks, what.clone()),
+            }),
+            Touch::Host(_) if self.mode == Mode::Auto && self.configured.contains(tool) => {
+                allowed(CONFIGURED)
+            }
+            Touch::Host(host) if self.mode == Mode::Auto => Some(match self.reaches(host) {
+                true => (Decision::Allow, "the sandbox has network".to_owned()),
+                false => (asks, "the sandbox has no network".to_owned()),
+            }),
+            Touch::Host(_) => Some((asks, "it talks to a host".to_owned())),
+            Touch::Agent(_) => allowed("delegating is allowed"),
+            Touch::Tool { is_harmless: true } => allowed("it changes nothing"),
+            Touch::Tool { is_harmless: false } if self.mode == Mode::Auto => allowed(CONFIGURED),
+            Touch::Tool { is_harmless: false } => {
+                Some((asks, "what it changes is not known".to_owned()))
+            }
+        }
+    }
+
+    fn write_by_mode(
+        &self,
+        tool: &str,
+        seen: &Seen,
+        special: Option<&Special>,
+        asks: Decision,
+    ) -> (Decision, String) {
+        let may_edit = matches!(self.mode, Mode::AcceptEdits | Mode::Auto);
+        let is_read_only = self.profile() == SandboxProfile::ReadOnly && self.mode == Mode::Auto;
+        if let Some(Special { name, what }) = special {
+            return (asks, format!("{name} is protected: {what}"));
+        }
+        if !is_ours(tool) && !self.places.holds(seen) {
+            return (asks, "it is outside the workspace".to_owned());
+        }
+        match may_edit && (!is_read_only || is_ours(tool)) {
+            true => (Decision::Allow, "it is in the workspace".to_owned()),
+            false if is_read_only => (asks, "the sandbox is read-only".to_owned()),
+            false => (asks, "it writes".to_owned()),
+        }
+    }
+
+    fn program_by_mode(
+        &self,
+        program: &Program,
+        is_inside: bool,
+        asks: Decision,
+    ) -> (Decision, String) {
+        let is_outside = self.is_outside(program);
+        if self.mode == Mode::Auto {
+            return match (self.is_confined(), is_outside) {
+                (true, false) => (Decision::Allow, "it stays in the sandbox".to_owned()),
+                (true, true) => (asks, "it runs outside the sandbox".to_owned()),
+                (false, _) => (asks, "there is no sandbox to keep it in".to_owned()),
+            };
+        }
+        if program.is_harmless && !is_outside {
+            if is_inside || self.mode == Mode::Plan {
+                return (Decision::Allow, "it only looks".to_owned());
+            }
+            return (asks, "it looks outside the workspace".to_owned());
+        }
+        (asks, "it is a command".to_owned())
+    }
+
+    pub(super) fn profile(&self) -> SandboxProfile {
+        self.sandbox.profile.unwrap_or_default()
+    }
+
+    /// Tells whether commands are confined unless something else is said of them.
+    pub(super) fn is_confined(&self) -> bool {
+        self.can_confine && self.mode != Mode::Bypass && self.profile() != SandboxProfile::Off
+    }
+
+    /// Tells whether a program is to run outside the sandbox.
+    pub(super) fn is_outside(&self, program: &Program) -> bool {
+        let mut rules = self.sandbox.outside.iter().flatten();
+        rules.any(|rule| match &rule.about {
+            About::Command(None) => true,
+            About::Command(Some(pattern)) => pattern.allows(&program.spelt) == Fit::Yes,
+            About::Read(_)
+            | About::Write(_)
+            | About::Host(_)
+            | About::Agent(_)
+            | About::Tool(_) => false,
+        })
+    }
+
+    /// Tells whether the sandbox lets a host be reached.
+    fn reaches(&self, host: &str) -> bool {
+        let mut hosts = self.sandbox.hosts.iter().flatten();
+        self.sandbox.network == Some(true) || hosts.any(|known: &Host| known.fits(host))
+    }
+}
+
+const CONFIGURED: &str = "the user has configured it";
+
+/// The tools that keep what agents know in places of their own.
+const OURS: [&str; 2] = ["write_note", "shared_state_set"];
+
+fn is_ours(tool: &str) -> bool {
+    OURS.contains(&tool)
+}
+
+/// Says whether a rule is about a thing that a tool touches.
+fn fit(rule: &Rule, tool: &str, touch: &Touch, look: Look) -> Fit {
+    let yes = |is_so: bool| if is_so { Fit::Yes } else { Fit::No };
+    let path = |pattern: &super::path::PathPattern, seen: &Seen| match look {
+        Look::Sure => yes(seen.all(|form| pattern.fits(form))),
+        Look::Wary => yes(seen.any(|form| pattern.fits(form))),
+    };
+    match (&rule.about, touch) {
+        // Of everything nothing is said for being named.
+        (About::Tool(_) | About::Read(None) | About::Write(None), Touch::Named(..)) => Fit::No,
+        (About::Tool(pattern), _) => yes(pattern.fits(tool)),
+        (About::Command(None), Touch::Program { .. } | Touch::Doubt(_)) => Fit::Yes,
+        (About::Command(Some(pattern)), Touch::Program { program, .. }) => match look {
+            Look::Sure => pattern.allows(&program.spelt),
+            Look::Wary => pattern.concerns(&program.spelt),
+        },
+        // What is not understood may be anything.
+        (About::Command(Some(_)), Touch::Doubt(_)) => match look {
+            Look::Sure => Fit::No,
+            Look::Wary => Fit::Maybe,
+        },
+        (About::Read(None), Touch::Read(_)) => Fit::Yes,
+        (About::Read(Some(pattern)), Touch::Read(seen) | Touch::Named(seen, _)) => {
+            path(pattern, seen)
+        }
+        (About::Write(None), Touch::Write(_)) => Fit::Yes,
+        (About::Write(Some(pattern)), Touch::Write(seen)) => path(pattern, seen),
+        // That a file may be written says nothing of whether a command may read it.
+        (About::Write(Some(pattern)), Touch::Named(seen, Can::Write)) => match look {
+            Look::Sure => Fit::No,
+            Look::Wary => path(pattern, seen),
+        },
+        (About::Host(None), Touch::Host(_)) => Fit::Yes,
+        (About::Host(Some(pattern)), Touch::Host(host)) => yes(pattern.fits(host)),
+        (About::Agent(None), Touch::Agent(_)) => Fit::Yes,
+        (About::Agent(Some(pattern)), Touch::Agent(name)) => yes(pattern.fits(name)),
+        (
+            About::Command(_) | About::Read(_) | About::Write(_) | About::Host(_) | About::Agent(_),
+            _,
+        ) => Fit::No,
+    }
+}
+
+/// Returns what a thing is called, and the rule that allows exactly it.
+fn name(tool: &str, touch: &Touch) -> (String, Option<String>) {
+    let same = |rule: String| (rule.clone(), Some(rule));
+    match touch {
+        Touch::Program { program, .. } => {
+            (format!("bash({})", program.run.text.trim()), super::suggest::exactly(&program.run))
+        }
+        Touch::Doubt(_) => ("bash".to_owned(), None),
+        Touch::Read(seen) | Touch::Named(seen, _) => {
+            same(format!("read({})", super::suggest::escaped(seen.real())))
+        }
+        Touch::Write(seen) => same(format!("write({})", super::suggest::escaped(seen.real()))),
+        Touch::Host(host) => same(format!("net({host})")),
+        Touch::Agent(name) => same(format!("agent({name})")),
+        Touch::Tool { .. } => same(tool.to_owned()),
+    }
+}

@@ -1,0 +1,253 @@
+//! The language of rules.
+//!
+//! | rule | is about |
+//! | --- | --- |
+//! | `bash(git status *)` | a command |
+//! | `read(PATH)`, `write(PATH)` | a file or folder |
+//! | `net(HOST)` | a host |
+//! | `mcp__server__tool`, `mcp__server` | tools of a server |
+//! | `agent(NAME)` | a task for another agent |
+//! | `NAME` | a tool |
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use super::call::Command;
+use super::command::{CommandPattern, Fit};
+use super::glob::Glob;
+use super::path::PathPattern;
+use super::places::Places;
+use super::seen::plain;
+
+/// What calls are allowed, asked about or denied by.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    text: String,
+    pub(super) about: About,
+}
+
+/// What a rule is about; `None` for all of it.
+#[derive(Debug, Clone)]
+pub(super) enum About {
+    Command(Option<CommandPattern>),
+    Read(Option<PathPattern>),
+    Write(Option<PathPattern>),
+    Host(Option<Host>),
+    Agent(Option<Glob>),
+    /// Tools of servers and all others, by name.
+    Tool(ToolPattern),
+}
+
+/// The tools that only read files.
+const READING: [&str; 4] = ["read", "list", "glob", "grep"];
+
+/// The tools that write files.
+const WRITING: [&str; 3] = ["write", "edit", "apply_patch"];
+
+/// The tools that run commands.
+const RUNNING: [&str; 2] = ["bash", "job"];
+
+/// The tools with which tasks are given to other agents.
+pub(super) const DELEGATING: [&str; 4] =
+    ["delegate", "delegate_to_agent", "spawn_agents", "handoff"];
+
+impl Rule {
+    /// Reads a rule.
+    ///
+    /// # Errors
+    /// What is wrong with it, and how it is written.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let (name, argument) = match text.split_once('(') {
+            None => (text, None),
+            Some((name, rest)) => {
+                let argument = rest.strip_suffix(')');
+                (name, Some(argument.ok_or_else(|| format!("{text:?} has no closing `)`"))?.trim()))
+            }
+        };
+        // `bash()` could be a slip for everything or for nothing.
+        if argument == Some("") {
+            return Err(format!(
+                "{text:?} says nothing between `(` and `)`; write {name:?} for all"
+            ));
+        }
+        let argument = argument.filter(|argument| *argument != "*");
+        let about = match (name.to_ascii_lowercase().as_str(), argument) {
+            ("bash", command) => About::Command(command.map(CommandPattern::parse).transpose()?),
+            ("read", path) => About::Read(path.map(PathPattern::parse).transpose()?),
+            ("write" | "edit", path) => About::Write(path.map(PathPattern::parse).transpose()?),
+            ("net", host) => About::Host(host.map(Host::parse).transpose()?),
+            ("fetch" | "webfetch", Some(host)) => {
+                let host = host.strip_prefix("domain:").unwrap_or(host);
+                About::Host(Some(host).filter(|host| *host != "*").map(Host::parse).transpose()?)
+            }
+            ("fetch" | "webfetch", None) => About::Tool(ToolPattern::named("fetch")),
+            ("agent" | "task", name) => About::Agent(name.map(Glob::new)),
+            (_, None) => About::Tool(ToolPattern::parse(name)?),
+            (_, Some(_)) => {
+                return Err(format!(
+                    "{name:?} takes nothing in parentheses; that do bash, read, write, net, fetch and \
+                     agent"
+                ));
+            }
+        };
+        Ok(Self { text: text.to_owned(), about })
+    }
+
+    /// Tells whether the rule is about an example: a command, a path, a host, or the name of a tool or
+    /// agent, as it is about such things. Of a path only the name counts; `/work` is the working folder and
+    /// `/home/me` the home folder of examples.
+    pub(crate) fn is_about(&self, example: &str) -> bool {
+        let seen = || {
+            let places = Places::of_examples();
+            places.see_real(&plain(&places.absolute(Path::new(example))))
+        };
+        match &self.about {
+            About::Command(None)
+            | About::Read(None)
+            | About::Write(None)
+            | About::Host(None)
+            | About::Agent(None) => true,
+            About::Command(Some(pattern)) => {
+                let command = Command::read(example);
+                command.programs.iter().any(|program| pattern.concerns(&program.spelt) == Fit::Yes)
+            }
+            About::Read(Some(pattern)) | About::Write(Some(pattern)) => {
+                seen().any(|form| pattern.fits(form))
+            }
+            About::Host(Some(host)) => host.fits(example),
+            About::Agent(Some(name)) => name.fits(example),
+            About::Tool(pattern) => pattern.fits(example),
+        }
+    }
+
+    /// Tells whether the rule names what is special about a file.
+    pub(super) fn names(&self, special: &str) -> bool {
+        match &self.about {
+            About::Read(pattern) | About::Write(pattern) => {
+                pattern.as_ref().is_some_and(|pattern| pattern.names(special))
+            }
+            About::Command(_) | About::Host(_) | About::Agent(_) | About::Tool(_) => false,
+        }
+    }
+
+    /// Tells whether a tool can do nothing but what the rule is about, so that where the rule denies a
+    /// model need not be shown it.
+    pub(super) fn is_all_of(&self, tool: &str) -> bool {
+        match &self.about {
+            About::Command(None) => RUNNING.contains(&tool),
+            About::Read(None) => READING.contains(&tool),
+            About::Write(None) => WRITING.contains(&tool),
+            About::Agent(None) => DELEGATING.contains(&tool),
+            About::Host(None) => tool == "fetch",
+            About::Tool(pattern) => pattern.fits(tool),
+            About::Command(_)
+            | About::Read(_)
+            | About::Write(_)
+            | About::Host(_)
+            | About::Agent(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromStr for Rule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::parse(text)
+    }
+}
+
+impl PartialEq for Rule {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Rule {}
+
+/// Hosts by name; `*.example.com` stands for all under it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    host: String,
+    is_under: bool,
+}
+
+impl Host {
+    /// Reads the name of a host.
+    ///
+    /// # Errors
+    /// How it is written.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (is_under, host) = match text.strip_prefix("*.") {
+            Some(host) => (true, host),
+            None => (false, text),
+        };
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':');
+        let host = host.trim_start_matches('[').trim_end_matches([']', '.']);
+        if host.is_empty() || !host.chars().all(is_name) {
+            return Err(format!(
+                "{text:?} is no host; write it like example.com, or *.example.com for all under it"
+            ));
+        }
+        Ok(Self { host: host.to_ascii_lowercase(), is_under })
+    }
+
+    pub(super) fn fits(&self, host: &str) -> bool {
+        let host = bare_host(host);
+        match self.is_under {
+            true => host.strip_suffix(&self.host).is_some_and(|rest| rest.ends_with('.')),
+            false => host == self.host,
+        }
+    }
+
+    /// Returns it as a confinement names hosts.
+    pub(super) fn name(&self) -> String {
+        if self.is_under { format!("*.{}", self.host) } else { self.host.clone() }
+    }
+}
+
+/// Returns a host as it is compared: an address without brackets, a name in lower case without the dot
+/// at its end.
+fn bare_host(host: &str) -> String {
+    host.trim_start_matches('[').trim_end_matches([']', '.']).to_ascii_lowercase()
+}
+
+/// Tools by name; a server stands for all its tools.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ToolPattern {
+    name: Glob,
+    /// `mcp__server__`, if a whole server is meant.
+    server: Option<String>,
+}
+
+impl ToolPattern {
+    fn named(name: &str) -> Self {
+        Self { name: Glob::new(name), server: None }
+    }
+
+    fn parse(name: &str) -> Result<Self, String> {
+        let is_name =
+            |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '*' | ':');
+        if name.is_empty() || !name.chars().all(is_name) {
+            return Err(format!(
+                "{name:?} is no rule; write it like bash(git status *), read(PATH), write(PATH), \
+                 net(HOST), agent(NAME), mcp__server__tool, or the name of a tool"
+            ));
+        }
+        let whole = name.strip_prefix("mcp__").filter(|rest| !rest.contains("__"));
+        let server = whole.filter(|rest| !rest.contains('*')).map(|_| format!("{name}__"));
+        Ok(Self { name: Glob::new(name), server })
+    }
+
+    pub(super) fn fits(&self, tool: &str) -> bool {
+        self.name.fits(tool) || self.server.as_ref().is_some_and(|server| tool.starts_with(server))
+    }
+}

@@ -1,0 +1,100 @@
+//! What a path is: as it is written, and as it really is.
+
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+
+/// A path as it is written, and as it really is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// Without `.` and `..`, which are taken away by name alone.
+    pub(super) written: Form,
+    /// Without links, as far as it exists, if that is another one.
+    real: Option<Form>,
+}
+
+/// A path, and where the places are on it that patterns begin at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Form {
+    pub(super) path: PathBuf,
+    pub(super) names: Vec<String>,
+    /// How many names lead to the working folder, if it is in that.
+    pub(super) work: Option<usize>,
+    /// How many names lead to the home folder, if it is in that.
+    pub(super) home: Option<usize>,
+}
+
+impl Seen {
+    /// Takes a path as it is written and as it really is.
+    pub(super) fn new(written: Form, real: Form) -> Self {
+        let real = Some(real).filter(|real| real.path != written.path);
+        Self { written, real }
+    }
+
+    /// Returns the path as it really is.
+    pub(super) fn real(&self) -> &Path {
+        &self.real.as_ref().unwrap_or(&self.written).path
+    }
+
+    pub(super) fn any(&self, is_so: impl Fn(&Form) -> bool) -> bool {
+        is_so(&self.written) || self.real.as_ref().is_some_and(is_so)
+    }
+
+    pub(super) fn all(&self, is_so: impl Fn(&Form) -> bool) -> bool {
+        is_so(&self.written) && self.real.as_ref().is_none_or(is_so)
+    }
+
+    pub(super) fn find<T>(&self, find: impl Fn(&Form) -> Option<T>) -> Option<T> {
+        find(&self.written).or_else(|| self.real.as_ref().and_then(find))
+    }
+}
+
+/// Removes `.` and `..` by name alone.
+pub(super) fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => drop(plain.pop()),
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
+                plain.push(component);
+            }
+        }
+    }
+    plain
+}
+
+/// So many links are followed; what has more is no file.
+const LINKS: usize = 40;
+
+/// Follows links as far as the path exists. What does not exist cannot be a link.
+pub(super) fn real(path: &Path) -> PathBuf {
+    let (mut real, mut links) = (PathBuf::from("/"), 0);
+    let mut left: Vec<OsString> = names_reversed(path);
+    while let Some(name) = left.pop() {
+        if name == ".." {
+            real.pop();
+            continue;
+        }
+        real.push(&name);
+        let Ok(target) = std::fs::read_link(&real) else { continue };
+        links += 1;
+        if links > LINKS {
+            continue;
+        }
+        real.pop();
+        if target.is_absolute() {
+            real = PathBuf::from("/");
+        }
+        left.extend(names_reversed(&target));
+    }
+    real
+}
+
+fn names_reversed(path: &Path) -> Vec<OsString> {
+    let names = path.components().rev().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
+    });
+    names.collect()
+}

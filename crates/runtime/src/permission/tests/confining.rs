@@ -1,0 +1,141 @@
+//! What commands run in, and what is said when something is touched.
+
+use pretty_assertions::assert_eq;
+
+use bowline_tools::guard::{Confinement, Guard as _, Network, ResourceLimits, Want};
+
+use super::*;
+use crate::permission::intersect;
+
+fn confinement(engine: &Engine, command: &str) -> Option<Confinement> {
+    engine.confinement(&"call".into(), command).unwrap()
+}
+
+#[test]
+fn the_sandbox_is_made_of_the_same_rules() {
+    let machine = Machine::new(&[
+        (
+            "config/config.toml",
+            "[permissions]\nallow = [\"write(~/shared)\", \"net(docs.rs)\", \"write(*.log)\", \"write(.git)\"]\n\
+             deny = [\"write(src/keep.rs)\", \"read(~/diary)\"]\n[sandbox]\nhosts = [\"*.example.com\"]\n\
+             add_dirs = [\"~/more\"]\noutside = [\"docker *\"]\n\
+             limits = { memory = \"2GiB\", cpu_seconds = 60 }\n",
+        ),
+        ("home/.ssh/id_rsa", ""),
+    ]);
+    let engine = machine.in_mode(Mode::Auto);
+    let made = confinement(&engine, "cargo test").unwrap();
+    let has = |paths: &[PathBuf], path: &str| paths.contains(&machine.path(path));
+    for path in ["work", "home/shared", "home/more"] {
+        assert!(has(&made.writable, path), "{path}: {made:?}");
+    }
+    assert_eq!(made.writable.len(), 4, "and the one for temporary files: {made:?}");
+    for path in ["work/.bowline", "work/.claude", "work/src/keep.rs", "home/more/.git"] {
+        assert!(has(&made.protected, path) != path.ends_with(".git"), "{path}: {made:?}");
+    }
+    assert!(has(&made.hidden, "home/.ssh") && has(&made.hidden, "home/diary"), "{made:?}");
+    assert_eq!(made.network, Network::Hosts(vec!["*.example.com".into(), "docs.rs".into()]));
+    let limits = ResourceLimits {
+        memory: Some(2 << 30),
+        cpu_seconds: Some(60),
+        ..ResourceLimits::default()
+    };
+    assert_eq!((made.unix_sockets, &made.limits), (false, &limits));
+    assert_eq!(confinement(&engine, "docker ps"), None);
+    assert!(confinement(&engine, "docker ps; rm x").is_some());
+    assert_eq!(confinement(&machine.in_mode(Mode::Bypass), "ls"), None);
+    let plan = confinement(&machine.in_mode(Mode::Plan), "ls").unwrap();
+    assert_eq!(plan.writable.len(), 1, "{plan:?}");
+}
+
+#[test]
+fn without_a_sandbox_commands_are_beyond_it() {
+    let machine = Machine::new(&[(
+        "config/config.toml",
+        "[permissions]\nallow = [\"bash(make *)\"]\n[sandbox]\nprofile = \"off\"\n",
+    )]);
+    let engine = machine.in_mode(Mode::Auto);
+    assert_eq!(bash("make").decided(&engine), Decision::Allow);
+    assert_eq!(bash("ls").decided(&engine), Decision::Deny);
+    assert_eq!(confinement(&engine, "make"), None);
+    let machine = Machine::new(&[]);
+    let runtime = machine.runtime();
+    let policy = runtime.policy(&runtime.agent_config("default").unwrap(), false).unwrap();
+    let engine = Engine::new(Arc::new(policy.with_confinement(false)), [], Arc::default());
+    assert_eq!(bash("ls").decided(&engine), Decision::Deny);
+    assert_eq!(machine.write("work/x").decided(&engine), Decision::Allow);
+}
+
+#[test]
+fn a_child_may_do_nothing_that_its_parent_may_not() {
+    let machine = Machine::new(&[(
+        "config/config.toml",
+        "[agents.parent.permissions]\nmode = \"auto\"\ndeny = [\"bash(make *)\"]\n\
+         [agents.parent.sandbox]\nhosts = [\"a.org\", \"b.org\"]\n\
+         [agents.child.permissions]\nmode = \"bypass\"\nallow = [\"bash(make *)\"]\n\
+         [agents.careful]\npermissions = { mode = \"plan\" }\nsandbox = { hosts = [\"b.org\"] }\n",
+    )]);
+    let runtime = machine.runtime();
+    let engine = |name: &str, above: &[&str]| {
+        let above: Vec<String> = above.iter().map(|&name| name.to_owned()).collect();
+        runtime.engine(&runtime.agent_config(name).unwrap(), &above, false).unwrap()
+    };
+    let child = engine("child", &["parent"]);
+    assert_eq!(bash("make").decided(&child), Decision::Deny);
+    assert_eq!(machine.write("home/x").decided(&child), Decision::Deny);
+    assert_eq!(bash("cargo build").decided(&child), Decision::Allow);
+    assert_eq!(confinement(&child, "ls"), confinement(&engine("parent", &[]), "ls"));
+    assert_eq!(confinement(&engine("child", &[]), "ls"), None);
+    let careful = engine("careful", &["parent"]);
+    assert_eq!(machine.write("work/x").decided(&careful), Decision::Deny);
+    let made = confinement(&careful, "ls").unwrap();
+    assert_eq!((made.writable.len(), made.network), (1, Network::Hosts(vec!["b.org".into()])));
+    assert_eq!(bash("make").decided(&engine("child", &["careful", "parent"])), Decision::Deny);
+}
+
+#[test]
+fn what_two_confine_confines_as_both_do() {
+    let make = |writable: &[&str], network: Network, memory: Option<u64>| Confinement {
+        writable: writable.iter().map(PathBuf::from).collect(),
+        protected: vec![PathBuf::from(format!("{}/.git", writable[0]))],
+        network,
+        unix_sockets: memory.is_some(),
+        limits: ResourceLimits { memory, ..ResourceLimits::default() },
+        ..Confinement::default()
+    };
+    let hosts =
+        |names: &[&str]| Network::Hosts(names.iter().map(|&name| name.to_owned()).collect());
+    let one = make(&["/a", "/b/c", "/d"], hosts(&["*.x.org", "y.org"]), Some(5));
+    let other = make(&["/a/b", "/b", "/e"], hosts(&["a.x.org", "z.org"]), None);
+    let both = intersect(one.clone(), &other);
+    assert_eq!(both.writable, [PathBuf::from("/a/b"), PathBuf::from("/b/c")]);
+    assert_eq!(both.protected.len(), 2);
+    assert_eq!((both.network, both.unix_sockets), (hosts(&["a.x.org"]), false));
+    assert_eq!(both.limits.memory, Some(5));
+    let open = Confinement { network: Network::Full, ..other };
+    assert_eq!(intersect(one.clone(), &open).network, one.network);
+    assert_eq!(intersect(one, &Confinement::default()).network, Network::None);
+}
+
+#[tokio::test]
+async fn what_is_touched_is_judged_again_by_what_it_really_is() {
+    let machine = Machine::new(&[("home/x", ""), ("work/.env", "")]);
+    let engine = machine.in_mode(Mode::Ask);
+    let check = |path: &str, want| engine.check(&"call".into(), &machine.path(path), want);
+    assert!(check("home/x", Want::Read).is_ok());
+    assert!(check("home/x", Want::Write).is_err());
+    assert!(check("work/.env", Want::Read).is_err());
+    // A person allows one file, through a link; then the link leads elsewhere.
+    machine.link("work/link", "home/x");
+    let allow = op::Decision::ONCE;
+    let passed = machine.write("work/link").gated(&engine, Some(&allow)).await;
+    assert!(matches!(passed, Verdict::Allow { .. }));
+    assert!(check("home/x", Want::Write).is_ok());
+    let error = check("home/y", Want::Write).unwrap_err();
+    assert!(error.contains("it is outside the workspace"), "{error}");
+    let host = |host: &str| engine.check_host(&"call".into(), host);
+    assert!(host("example.com").is_err());
+    let passed = Call::host("example.com").gated(&engine, Some(&allow)).await;
+    assert!(matches!(passed, Verdict::Allow { .. }));
+    assert!(host("example.com").is_ok() && host("elsewhere.com").is_err());
+}
