@@ -130,7 +130,7 @@ fn denials_are_in_the_end_of_the_run() {
     let (code, out, _) = home.run(&["exec", "--json", "go"]);
     assert_eq!(code, 0);
     assert!(!told(&provider).contains("hidden-value"));
-    let events = out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut events = out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let end = events.rfind(|event| event["type"] == "run_end").unwrap();
     assert_eq!(end["data"]["denials"], json!(["call_0"]));
 }
