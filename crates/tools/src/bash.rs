@@ -186,10 +186,7 @@ impl Tool for Bash {
         match seen {
             Seen::Over(Ok(status)) => {
                 describe_end(&mut text, &status, started.elapsed());
-                if end_of(&status).is_some() {
-                    text = sandbox.explain(text, &self.workspace);
-                }
-                Ok(text.into())
+                Ok(sandbox.explain(text, &status, &self.workspace).into())
             }
             Seen::Over(Err(error)) => Err(ToolError::Failed(after(text, &error.to_string()))),
             Seen::Canceled => {

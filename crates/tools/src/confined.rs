@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use bowline_agent::tool::{ToolContext, ToolError};
 
-use crate::bash::after;
+use crate::bash::{after, end_of};
 use crate::guard::{Confinement, Network};
-use crate::process::{Command, PROXY};
+use crate::process::{Command, PROXY, Status};
 use crate::workspace::Workspace;
 
 /// The variable that tells a command that it is confined, and how.
@@ -92,9 +92,9 @@ impl Sandboxed {
         Self { confinement: command.confinement.clone(), owner: command.owner.clone() }
     }
 
-    /// Adds to the output of a command that has failed what the sandbox may have had to do with it, and
-    /// how that can be allowed.
-    pub(crate) fn explain(&self, mut text: String, workspace: &Workspace) -> String {
+    /// Adds to the output of a command the hosts that it asked for in vain; and if it has failed, what the
+    /// sandbox may have had to do with it, and how that can be allowed.
+    pub(crate) fn explain(&self, mut text: String, end: &Status, workspace: &Workspace) -> String {
         let Some(confinement) = &self.confinement else { return text };
         let refused = workspace.processes.take_refused(&self.owner);
         for host in &refused {
@@ -103,13 +103,11 @@ impl Sandboxed {
             );
             text = after(text, &line);
         }
-        match refused.is_empty() && is_denial(&text) {
-            true => {
-                let line = line(confinement, denied_path(&text), workspace);
-                after(text, &line)
-            }
-            false => text,
+        if refused.is_empty() && end_of(end).is_some() && is_denial(&text) {
+            let line = line(confinement, denied_path(&text), workspace);
+            text = after(text, &line);
         }
+        text
     }
 }
 

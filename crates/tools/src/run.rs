@@ -79,10 +79,8 @@ pub(crate) async fn run(
     match seen {
         Seen::Over(Ok(status)) => {
             describe_end(&mut text, &status, started.elapsed());
-            match end_of(&status) {
-                Some(_) => Err(ToolError::Failed(sandbox.explain(text, workspace))),
-                None => Ok(text),
-            }
+            let text = sandbox.explain(text, &status, workspace);
+            if end_of(&status).is_some() { Err(ToolError::Failed(text)) } else { Ok(text) }
         }
         Seen::Over(Err(error)) => Err(ToolError::Failed(after(text, &error.to_string()))),
         Seen::Canceled => Err(ToolError::Failed(after(text, "[canceled: the command was ended]"))),

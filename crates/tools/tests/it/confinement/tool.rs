@@ -73,6 +73,9 @@ async fn a_host_that_was_refused_is_named() {
     let expected = "HTTP/1.1 403 Forbidden\r\n[exit code 1]\n\
         [blocked: b.example; the sandbox does not let commands talk to it; --allow 'net(b.example)' would]";
     assert_eq!(text, expected);
+    // What was asked for in vain is a fact, also if the command could do without.
+    let text = bash(&desk, &ask.replace("exit 1", "exit 0")).await;
+    assert_eq!(text, expected.replace("[exit code 1]\n", ""));
     let proxies = bash(&desk, "echo $HTTP_PROXY $https_proxy").await;
     assert_eq!(proxies, "http://127.0.0.1:3128 http://127.0.0.1:3128\n");
 }
