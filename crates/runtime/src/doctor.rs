@@ -99,8 +99,23 @@ pub async fn examine(environment: &Environment, said: &Said) -> Report {
         Some(path) => report.ok("git", path.display().to_string()),
         None => report.problem("git", "not found", "install git, or add it to PATH"),
     }
-    report.note("sandbox", "there is none yet: commands run with all your rights");
+    check_sandbox(&mut report);
     report
+}
+
+/// Tries what confines commands, and says what is lost where something is missing.
+fn check_sandbox(report: &mut Report) {
+    const NAME: &str = "sandbox";
+    let processes = Processes::new(Helper::Own);
+    let available = processes.available();
+    if available.confines() {
+        let namespaces = if available.namespaces { ", namespaces" } else { "" };
+        report.ok(NAME, format!("Landlock version {}, seccomp{namespaces}", available.landlock));
+    }
+    available.losses().into_iter().for_each(|loss| report.note(NAME, loss));
+    if let Some(why) = &available.why {
+        report.note(NAME, format!("because: {why}"));
+    }
 }
 
 fn check_folder(name: &'static str, folder: &Path, report: &mut Report) {
@@ -342,6 +357,7 @@ async fn check_helper(environment: &Environment, report: &mut Report) {
         status: folder.join("status"),
         max_output: 1 << 10,
         stdin: false,
+        confinement: None,
     };
     let run = async {
         let mut running = processes.start(command).await.map_err(|error| error.to_string())?;

@@ -12,6 +12,7 @@ use tokio::time::{MissedTickBehavior, interval_at, sleep_until};
 
 use bowline_agent::tool::{Access, Deadline, Recovery, Tool, ToolContext, ToolError, ToolOutput};
 
+use crate::confined::{Sandboxed, confined};
 use crate::excerpt::Tail;
 use crate::job::{Jobs, NewJob};
 use crate::process::{Cause, Command, ProcessError, Running, Status};
@@ -70,12 +71,17 @@ impl Bash {
         Self { workspace, jobs, shell }
     }
 
-    fn command(&self, input: &BashInput, files: &Files, cx: &ToolContext) -> Command {
+    fn command(
+        &self,
+        input: &BashInput,
+        files: &Files,
+        cx: &ToolContext,
+    ) -> Result<Command, ToolError> {
         let mut environment = self.workspace.environment.variables().to_vec();
         environment.push(("BOWLINE_SESSION_ID".to_owned(), cx.session.to_string()));
         environment.push(("BOWLINE_AGENT_ID".to_owned(), cx.agent.id.to_string()));
         environment.push(("BOWLINE_CALL_ID".to_owned(), cx.call.to_string()));
-        Command {
+        let command = Command {
             owner: owner(cx.session, cx.agent.id),
             program: self.shell.clone(),
             arguments: vec!["-c".to_owned(), input.command.clone()],
@@ -86,7 +92,9 @@ impl Bash {
             max_output: MAX_OUTPUT,
             // A command nobody can write to must find the end of its input, not wait for it.
             stdin: input.is_background(),
-        }
+            confinement: None,
+        };
+        confined(&self.workspace, command, &input.command, cx)
     }
 
     /// Hands a running command over to the jobs and tells the model.
@@ -160,7 +168,8 @@ impl Tool for Bash {
         }
         let files = Files::create(&self.workspace.folder(cx), cx.call.as_str())
             .map_err(|error| ToolError::Failed(format!("cannot keep the output: {error}")))?;
-        let command = self.command(&input, &files, cx);
+        let command = self.command(&input, &files, cx)?;
+        let sandbox = Sandboxed::of(&command);
         let started = Instant::now();
         let running = self.workspace.processes.start(command).await;
         let running = running.map_err(|error| ToolError::Failed(error.to_string()))?;
@@ -177,7 +186,7 @@ impl Tool for Bash {
         match seen {
             Seen::Over(Ok(status)) => {
                 describe_end(&mut text, &status, started.elapsed());
-                Ok(text.into())
+                Ok(sandbox.explain(text, &status, &self.workspace).into())
             }
             Seen::Over(Err(error)) => Err(ToolError::Failed(after(text, &error.to_string()))),
             Seen::Canceled => {
@@ -246,6 +255,9 @@ pub(crate) fn end_of(status: &Status) -> Option<String> {
     match (status.cause, status.code, status.signal) {
         (Some(Cause::Output), _, _) => {
             Some(format!("killed: it wrote more than {} MiB of output", MAX_OUTPUT >> 20))
+        }
+        (Some(Cause::Processes), _, _) => {
+            Some("killed: it had more processes than it may".to_owned())
         }
         (Some(Cause::Orphaned), _, _) => {
             Some("killed when the bowline process that had started it was gone".to_owned())

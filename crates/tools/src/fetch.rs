@@ -18,6 +18,7 @@ use crate::environment::Environment;
 use crate::excerpt::Bounds;
 use body::{Body, is_media};
 use client::Clients;
+pub(crate) use guard::is_public;
 
 /// How much of the body of an error is shown, in bytes.
 const ERROR_TEXT: usize = 2048;

@@ -62,15 +62,18 @@ impl Guard for Open {
 
 /// What a command and everything it starts may touch; the system enforces it.
 ///
-/// Everything may be read but what is hidden. No process may see the memory or the environment of one
-/// outside, or signal it.
+/// Everything may be read but what is hidden; of devices there are only those that do no harm, and those
+/// named as writable. No process may see the memory or the environment of one outside, or signal it. Of two
+/// paths of which one contains the other the deeper one counts, and of two that are the same the stricter.
+/// The tools add a folder of the agent's own for what is temporary to what is writable.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Confinement {
     /// Files and folders that may be written, with all that is in them; what does not exist is passed
-    /// over.
+    /// over. Links are followed, but not those in another of these folders that lead out of it: a command
+    /// may have made them.
     pub writable: Vec<PathBuf>,
     /// What of those may not be written nevertheless, nor moved away; it need not exist, and then cannot
-    /// be made.
+    /// be made: as long as commands run an empty folder keeps its name taken.
     pub protected: Vec<PathBuf>,
     /// Files and folders that cannot be seen: they are there, and empty.
     pub hidden: Vec<PathBuf>,
@@ -103,7 +106,8 @@ pub enum Network {
 pub struct ResourceLimits {
     /// Bytes of address space of each process.
     pub memory: Option<u64>,
-    /// Processes and threads of the user altogether.
+    /// Processes and threads of the agent altogether. Of root, whose the kernel does not count, processes
+    /// of each command: four times a second it is looked at, and ended if it has more.
     pub processes: Option<u64>,
     /// Open files of each process.
     pub open_files: Option<u64>,

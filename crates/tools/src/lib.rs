@@ -10,7 +10,8 @@
 //! makes. What a call may touch is decided before a tool runs, from what it declares to touch, and again by
 //! a [`Guard`](guard::Guard) when it touches it.
 //!
-//! In reading order: `workspace`, `environment`; [`process`] (the helper and its commands), `bash`,
+//! In reading order: `workspace`, `environment`; [`process`] (the helper, its commands, and what they are confined
+//! to), `proxy` (the way out of a sandbox), `confined` (what a guard says of a command), `bash`,
 //! `job`, `excerpt` (long outputs); `files` (what an agent knows of them, and safe writing), `text`
 //! and `lines` (line ends, forgiving comparison), `read`, `write`, `edit`, `patch`; `search`
 //! (`list`, `glob`, `grep`); `fetch`; `run` (programs without a shell), `git`; `notes`, `state` and
@@ -26,6 +27,7 @@ mod ask;
 mod bash;
 mod command;
 mod configured;
+mod confined;
 mod edit;
 mod environment;
 mod excerpt;
@@ -43,6 +45,7 @@ mod notes;
 mod patch;
 mod plan;
 pub mod process;
+mod proxy;
 mod read;
 mod run;
 mod schema;

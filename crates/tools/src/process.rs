@@ -9,8 +9,11 @@
 //! leaves the group is not found when the command is ended, what runs when bowline is killed runs
 //! on, and nobody notes how it ended.
 
+mod available;
 #[cfg(target_os = "linux")]
 mod child;
+#[cfg(target_os = "linux")]
+mod confine;
 #[cfg(target_os = "linux")]
 mod family;
 #[cfg(target_os = "linux")]
@@ -22,21 +25,31 @@ mod output;
 mod plain;
 mod protocol;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::guard::Confinement;
+use crate::proxy::Refused;
 use link::{Ends, Link, Order};
 use protocol::{Kept, Start, Streams};
 
+pub use available::Available;
 pub use protocol::{Cause, Status};
 
 /// The argument that makes a bowline binary a helper; nobody else may use it.
 const HELPER_ARGUMENT: &str = "__bowline-helper";
+
+/// The proxy of confined commands that may talk to some hosts.
+pub(crate) const PROXY: &str = "http://127.0.0.1:3128";
+
+/// The argument that has a helper say what the machine can do, and end.
+const PROBE_ARGUMENT: &str = "probe";
 
 /// How long to wait for what has been killed to be gone.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -51,28 +64,36 @@ static CAN_BE_HELPER: AtomicBool = AtomicBool::new(false);
 pub fn helper() {
     CAN_BE_HELPER.store(true, Ordering::Relaxed);
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|first| first == HELPER_ARGUMENT) && arguments.next().is_none()
-    {
-        std::process::exit(serve());
+    if arguments.next().is_some_and(|first| first == HELPER_ARGUMENT) {
+        let (task, more) = (arguments.next(), arguments.next());
+        if more.is_none() {
+            std::process::exit(serve(task.as_deref().and_then(std::ffi::OsStr::to_str)));
+        }
     }
 }
 
 #[cfg(target_os = "linux")]
-fn serve() -> i32 {
+fn serve(task: Option<&str>) -> i32 {
+    use std::io::Write as _;
     use std::os::fd::AsFd;
 
     child::close_inherited();
     let _ = rustix::thread::set_name(c"bowline-helper");
+    if task == Some(PROBE_ARGUMENT) {
+        let found = serde_json::to_vec(&confine::probe()).unwrap_or_default();
+        return i32::from(std::io::stdout().write_all(&found).is_err());
+    }
     let socket = std::io::stdin().as_fd().try_clone_to_owned();
     let is_socket = |fd: &std::os::fd::OwnedFd| rustix::net::sockopt::socket_type(fd).is_ok();
-    match socket.ok().filter(is_socket) {
-        Some(socket) => i32::from(helper::serve(socket.into()).is_err()),
-        None => 2,
+    match (socket.ok().filter(is_socket), task) {
+        (Some(socket), None) => i32::from(helper::serve(socket.into()).is_err()),
+        (Some(socket), Some(confine::MAKER_ARGUMENT)) => confine::make(socket),
+        (Some(_), Some(_)) | (None, _) => 2,
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn serve() -> i32 {
+fn serve(_: Option<&str>) -> i32 {
     2
 }
 
@@ -92,8 +113,11 @@ pub enum Helper {
 #[derive(Debug, Default)]
 pub struct Processes {
     helper: Helper,
+    without_namespaces: bool,
     next: AtomicU64,
     link: Mutex<Option<Link>>,
+    available: OnceLock<Available>,
+    refused: Arc<Refused>,
 }
 
 /// A command to run.
@@ -118,6 +142,9 @@ pub struct Command {
     pub max_output: u64,
     /// Whether [`Running::write`] reaches its standard input; otherwise that is empty.
     pub stdin: bool,
+    /// What it and everything it starts may touch; `None` is what bowline may. Where that cannot be
+    /// enforced the command is refused.
+    pub confinement: Option<Confinement>,
 }
 
 /// A program that is spoken with over pipes as long as it runs.
@@ -133,6 +160,8 @@ pub struct Service {
     pub cwd: PathBuf,
     /// Its whole environment.
     pub environment: Vec<(String, String)>,
+    /// As [`Command::confinement`].
+    pub confinement: Option<Confinement>,
 }
 
 /// Bowline's ends of the pipes of a [`Service`].
@@ -186,6 +215,29 @@ impl Processes {
         Self { helper, ..Self::default() }
     }
 
+    /// Has commands confined as on a machine that has no namespaces.
+    #[must_use]
+    pub fn without_namespaces(self) -> Self {
+        Self { without_namespaces: true, ..self }
+    }
+
+    /// Returns what of the sandbox the machine has. The first time it is really tried, by a process that
+    /// takes a few milliseconds; nothing is there without a helper.
+    pub fn available(&self) -> &Available {
+        self.available.get_or_init(|| {
+            let found = self.program().map(|program| probe(&program)).unwrap_or_else(|| {
+                let why = "there is no helper process, which would make it".to_owned();
+                Available { why: Some(why), ..Available::default() }
+            });
+            Available { namespaces: found.namespaces && !self.without_namespaces, ..found }
+        })
+    }
+
+    /// Returns the hosts that commands of an owner have asked for in vain since this was last called.
+    pub(crate) fn take_refused(&self, owner: &str) -> Vec<String> {
+        self.refused.take(owner)
+    }
+
     /// Starts a command.
     ///
     /// Must be called within a tokio runtime with IO, in which what belongs to all commands lives.
@@ -207,6 +259,8 @@ impl Processes {
                 max_output: command.max_output,
                 stdin: command.stdin,
             }),
+            confinement: command.confinement,
+            namespaces: !self.without_namespaces,
         };
         self.order_start(start, None).await
     }
@@ -228,6 +282,8 @@ impl Processes {
             cwd: service.cwd,
             environment: service.environment,
             streams: Streams::Pipes,
+            confinement: service.confinement,
+            namespaces: !self.without_namespaces,
         };
         Ok((self.order_start(start, Some(ends)).await?, pipes))
     }
@@ -274,21 +330,29 @@ impl Processes {
         if let Some(link) = link.as_ref().filter(|link| link.is_live()) {
             return Ok(link.orders());
         }
-        let new = match &self.helper {
+        let new = match self.program() {
             #[cfg(target_os = "linux")]
-            Helper::Own if CAN_BE_HELPER.load(Ordering::Relaxed) => {
-                // This very file, even if another has taken its place meanwhile.
-                Link::to_helper("/proc/self/exe".into())?
-            }
-            #[cfg(target_os = "linux")]
-            Helper::Program(program) => Link::to_helper(program.clone())?,
+            Some(program) => Link::to_helper(program, Arc::clone(&self.refused))?,
             #[cfg(not(target_os = "linux"))]
-            Helper::Program(_) => Link::plain(),
-            Helper::Own | Helper::None => Link::plain(),
+            Some(_) => Link::plain(),
+            None => Link::plain(),
         };
         let orders = new.orders();
         *link = Some(new);
         Ok(orders)
+    }
+
+    /// Returns the program of the helper, if there is to be one.
+    fn program(&self) -> Option<PathBuf> {
+        if !cfg!(target_os = "linux") {
+            return None;
+        }
+        match &self.helper {
+            // This very file, even if another has taken its place meanwhile.
+            Helper::Own if CAN_BE_HELPER.load(Ordering::Relaxed) => Some("/proc/self/exe".into()),
+            Helper::Program(program) => Some(program.clone()),
+            Helper::Own | Helper::None => None,
+        }
     }
 
     fn live_orders(&self) -> Option<mpsc::Sender<Order>> {
@@ -298,6 +362,17 @@ impl Processes {
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Link>> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Asks a helper what the machine has.
+fn probe(program: &Path) -> Available {
+    let mut helper = std::process::Command::new(program);
+    helper.args([HELPER_ARGUMENT, PROBE_ARGUMENT]).env_clear().current_dir("/");
+    let found = helper.stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let found = found.map_err(|error| error.to_string()).and_then(|output| {
+        serde_json::from_slice(&output.stdout).map_err(|_| "the helper gave no answer".to_owned())
+    });
+    found.unwrap_or_else(|why| Available { why: Some(why), ..Available::default() })
 }
 
 /// A command that was started. Dropping it before it is over ends it.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bowline_agent::tool::{ToolContext, ToolError};
 
 use crate::bash::{Files, GRACE, MAX_OUTPUT, Seen, after, describe_end, end_of, watch};
+use crate::confined::{Sandboxed, confined};
 use crate::process::Command;
 use crate::workspace::{Workspace, owner};
 
@@ -21,6 +22,24 @@ pub(crate) struct Program {
     pub(crate) time: Option<Duration>,
 }
 
+impl Program {
+    /// Returns it as a shell would take it.
+    fn line(&self) -> String {
+        let path = self.path.display().to_string();
+        let words = [path.as_str()].into_iter().chain(self.arguments.iter().map(String::as_str));
+        words.map(quoted).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Writes a word as a shell takes it for that word.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
 /// Runs a program with an empty standard input and returns what it has written, as much as a model
 /// gets to see.
 ///
@@ -33,6 +52,7 @@ pub(crate) async fn run(
 ) -> Result<String, ToolError> {
     let files = Files::create(&workspace.folder(cx), cx.call.as_str())
         .map_err(|error| ToolError::Failed(format!("cannot keep the output: {error}")))?;
+    let line = program.line();
     let command = Command {
         owner: owner(cx.session, cx.agent.id),
         program: program.path,
@@ -43,7 +63,10 @@ pub(crate) async fn run(
         status: files.status.clone(),
         max_output: MAX_OUTPUT,
         stdin: false,
+        confinement: None,
     };
+    let command = confined(workspace, command, &line, cx)?;
+    let sandbox = Sandboxed::of(&command);
     let started = Instant::now();
     let running = workspace.processes.start(command).await;
     let mut running = running.map_err(|error| ToolError::Failed(error.to_string()))?;
@@ -56,6 +79,7 @@ pub(crate) async fn run(
     match seen {
         Seen::Over(Ok(status)) => {
             describe_end(&mut text, &status, started.elapsed());
+            let text = sandbox.explain(text, &status, workspace);
             if end_of(&status).is_some() { Err(ToolError::Failed(text)) } else { Ok(text) }
         }
         Seen::Over(Err(error)) => Err(ToolError::Failed(after(text, &error.to_string()))),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bowline_agent::id::{AgentId, SessionId};
 use bowline_agent::tool::{ToolContext, ToolError};
 
+use crate::confined;
 use crate::environment::Environment;
 use crate::guard::Guard;
 use crate::process::Processes;
@@ -32,11 +33,13 @@ impl Workspace {
     /// nothing is left of them. They are asked to end and after `grace` are killed.
     pub async fn end_session(&self, session: SessionId, grace: Duration) {
         self.processes.end_owner(&session.to_string(), grace).await;
+        confined::remove_temporary(&self.scratch, &session.to_string());
     }
 
     /// Ends all commands of one agent, as [`Workspace::end_session`] does.
     pub async fn end_agent(&self, session: SessionId, agent: AgentId, grace: Duration) {
         self.processes.end_owner(&owner(session, agent), grace).await;
+        confined::remove_temporary(&self.scratch, &owner(session, agent));
     }
 
     /// Returns an absolute path without `.` and `..`, which are resolved by name alone.

@@ -97,7 +97,7 @@ fn check_all(addresses: impl IntoIterator<Item = IpAddr>) -> Result<(), Refused>
 }
 
 /// Tells whether an address belongs to the public internet.
-fn is_public(ip: IpAddr) -> bool {
+pub(crate) fn is_public(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => is_public_v4(ip),
         IpAddr::V6(ip) => is_public_v6(ip),

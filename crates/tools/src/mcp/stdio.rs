@@ -55,6 +55,8 @@ impl Process {
             arguments: program.arguments.clone(),
             cwd,
             environment: environment.variables().to_vec(),
+            // A server is the user's own program, with the user's rights.
+            confinement: None,
         };
         let started = workspace.processes.serve(service).await;
         let (running, pipes) = started.map_err(|error| error.to_string())?;

@@ -3,31 +3,32 @@
 //! It is one thread around one `poll`: the socket to bowline, and a pipe that signal handlers write
 //! to. While nothing happens it does not wake up, except to watch the size of output files.
 
+mod running;
+
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{self, IoSliceMut, Write};
+use std::io::{self, IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, wait};
 
-use super::child::{dies_with_parent, wake_on};
-use super::family::{self, Process, TAG, tag};
+use super::child::wake_on;
+use super::confine::{Asked, RoomId, Rooms};
+use super::family::{self, Process, TAG};
 use super::output::{now_ms, open_output, write_status};
-use super::protocol::{Answer, Cause, CommandId, Kept, Request, Start, Status, Streams};
+use super::protocol::{Answer, Cause, CommandId, Request, Start, Status, Streams};
+use crate::guard::Network;
+use running::{Ending, Files, ROUND, Running, owns};
 
 /// How often output files are measured.
 const MEASURE: Duration = Duration::from_millis(250);
-
-/// How long to wait between two rounds of killing what would not go.
-const ROUND: Duration = Duration::from_millis(5);
 
 /// Serves bowline over standard input until it is gone, then ends everything and returns.
 pub(super) fn serve(socket: UnixStream) -> io::Result<()> {
@@ -56,6 +57,7 @@ pub(super) fn serve(socket: UnixStream) -> io::Result<()> {
         commands: Vec::new(),
         owners: Vec::new(),
         pipes: VecDeque::new(),
+        rooms: Rooms::default(),
     };
     helper.run();
     Ok(())
@@ -72,52 +74,8 @@ struct Helper {
     owners: Vec<(u64, String)>,
     /// What came with requests that have not been read yet.
     pipes: VecDeque<OwnedFd>,
-}
-
-struct Running {
-    id: CommandId,
-    owner: String,
-    pid: i32,
-    tag: String,
-    files: Option<Files>,
-    started_ms: u64,
-    stdin: Option<Input>,
-    is_over: bool,
-    cause: Option<Cause>,
-    ending: Option<Ending>,
-    /// Orphans that hide where they come from but can only be this command's.
-    strays: Vec<Process>,
-}
-
-/// The files of a command.
-struct Files {
-    output: File,
-    max_output: u64,
-    status: PathBuf,
-}
-
-/// What is still to be written to a command's standard input.
-struct Input {
-    pipe: ChildStdin,
-    pending: VecDeque<u8>,
-    close: bool,
-}
-
-/// A command that is made to end.
-struct Ending {
-    kill_at: Instant,
-    killed_at: Option<Instant>,
-    /// How often it has been killed; what cannot be killed is tried less and less often.
-    rounds: u32,
-    is_asked: bool,
-}
-
-impl Ending {
-    /// Returns when there is something to do.
-    fn due(&self) -> Instant {
-        let pause = ROUND * 2_u32.pow(self.rounds.min(8));
-        self.killed_at.map_or(self.kill_at, |killed_at| killed_at + pause)
-    }
+    /// What confines commands.
+    rooms: Rooms,
 }
 
 /// What the loop woke up for.
@@ -145,6 +103,7 @@ impl Helper {
         self.feed();
         self.measure();
         self.pursue()?;
+        self.tidy();
         Ok(true)
     }
 
@@ -176,7 +135,13 @@ impl Helper {
         let ends = endings.map(|ending| ending.due().saturating_duration_since(now));
         let writes_files = self.commands.iter().any(|command| command.files.is_some());
         let measure = writes_files.then_some(MEASURE);
-        ends.chain(measure).min()
+        let tidy = self.rooms.due(|room| is_used(&self.commands, room));
+        ends.chain(measure).chain(tidy).min()
+    }
+
+    fn tidy(&mut self) {
+        let commands = &self.commands;
+        self.rooms.tidy(|room| is_used(commands, room));
     }
 
     /// Collects the processes that are over.
@@ -258,6 +223,11 @@ impl Helper {
         let is_gone = |owner: &String| !commands.iter().any(|command| command.is_owned_by(owner));
         let gone: Vec<u64> =
             self.owners.iter().filter(|(_, owner)| is_gone(owner)).map(|(id, _)| *id).collect();
+        let left = |owner: &str| {
+            let gone = self.owners.iter().filter(|(ticket, _)| gone.contains(ticket));
+            gone.into_iter().any(|(_, gone)| owns(gone, owner))
+        };
+        self.rooms.close(left);
         self.owners.retain(|(ticket, _)| !gone.contains(ticket));
         gone.into_iter().try_for_each(|ticket| self.answer(&Answer::OwnerEnded { ticket }))
     }
@@ -308,7 +278,7 @@ impl Helper {
                     Streams::Kept(_) => Vec::new(),
                     Streams::Pipes => self.pipes.drain(..self.pipes.len().min(3)).collect(),
                 };
-                match Running::start(*start, pipes) {
+                match self.start(*start, pipes) {
                     Ok(command) => self.commands.push(command),
                     Err(error) => self.answer(&Answer::Refused { id, error })?,
                 }
@@ -408,6 +378,28 @@ impl Helper {
         if self.commands.iter().any(is_too_much) {
             self.end(is_too_much, Duration::ZERO, Cause::Output);
         }
+        self.count();
+    }
+
+    /// Kills the commands that have too many processes.
+    fn count(&mut self) {
+        if self.commands.iter().all(|command| command.most.is_none()) {
+            return;
+        }
+        let all = family::snapshot();
+        let is_crowd = |command: &Running| {
+            let members = || u64::try_from(self.members(command, &all).len()).unwrap_or(u64::MAX);
+            command.ending.is_none() && command.most.is_some_and(|most| members() > most)
+        };
+        let crowds: Vec<CommandId> = self
+            .commands
+            .iter()
+            .filter(|command| is_crowd(command))
+            .map(|command| command.id)
+            .collect();
+        if !crowds.is_empty() {
+            self.end(|command| crowds.contains(&command.id), Duration::ZERO, Cause::Processes);
+        }
     }
 
     /// Finds what runs of a command: its first process, whatever descends from it, and orphans that
@@ -477,91 +469,57 @@ impl Helper {
         }
     }
 
+    fn start(&mut self, start: Start, pipes: Vec<OwnedFd>) -> Result<Running, String> {
+        let Some(confinement) = &start.confinement else {
+            return Running::start(start, pipes, None);
+        };
+        let output = match &start.streams {
+            Streams::Kept(kept) => Some(kept.output.as_path()),
+            Streams::Pipes => None,
+        };
+        if let Some(output) = output {
+            // A rule can only be about what is there.
+            open_output(output)
+                .map_err(|error| format!("cannot write {}: {error}", output.display()))?;
+        }
+        let asked = Asked {
+            owner: &start.owner,
+            confinement,
+            output,
+            cwd: &start.cwd,
+            namespaces: start.namespaces,
+        };
+        let entry = self.rooms.enter(&asked).map_err(|error| {
+            format!("the sandbox cannot be had, so the command was not run: {error}")
+        })?;
+        if let (Some(listener), Network::Hosts(hosts)) = (&entry.listener, &confinement.network) {
+            let answer = Answer::Listening { owner: start.owner.clone(), hosts: hosts.clone() };
+            self.answer_with(&answer, &[listener.as_fd()]).map_err(|error| error.to_string())?;
+        }
+        Running::start(start, pipes, Some((entry.way, entry.room)))
+    }
+
     fn answer(&mut self, answer: &Answer) -> io::Result<()> {
+        self.answer_with(answer, &[])
+    }
+
+    /// Answers with descriptors, which come with the first byte.
+    fn answer_with(&mut self, answer: &Answer, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut line = serde_json::to_vec(answer)?;
         line.push(b'\n');
-        self.socket.write_all(&line)
-    }
-}
-
-impl Running {
-    fn start(start: Start, pipes: Vec<OwnedFd>) -> Result<Self, String> {
-        let tag = tag(std::process::id(), start.id);
-        let mut command = Command::new(&start.program);
-        command
-            .args(&start.arguments)
-            .current_dir(&start.cwd)
-            .env_clear()
-            .envs(start.environment)
-            .env(TAG, &tag)
-            .process_group(0);
-        let files = set_streams(&mut command, start.streams, pipes)?;
-        dies_with_parent(&mut command);
-        let mut child = command.spawn().map_err(|error| {
-            let (program, cwd) = (start.program.display(), start.cwd.display());
-            format!("cannot run {program} in {cwd}: {error}")
-        })?;
-        let stdin = child.stdin.take().and_then(|pipe| {
-            rustix::io::ioctl_fionbio(pipe.as_fd(), true).ok()?;
-            Some(Input { pipe, pending: VecDeque::new(), close: false })
-        });
-        Ok(Self {
-            id: start.id,
-            owner: start.owner,
-            pid: child.id().cast_signed(),
-            tag,
-            files,
-            started_ms: now_ms(),
-            stdin,
-            is_over: false,
-            cause: None,
-            ending: None,
-            strays: Vec::new(),
-        })
-    }
-
-    fn is_owned_by(&self, owner: &str) -> bool {
-        let rest = self.owner.strip_prefix(owner);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    }
-}
-
-/// Sets what a command reads from and writes to; returns its files if it has some.
-fn set_streams(
-    command: &mut Command,
-    streams: Streams,
-    pipes: Vec<OwnedFd>,
-) -> Result<Option<Files>, String> {
-    let Kept { output: path, status, max_output, stdin } = match streams {
-        Streams::Kept(kept) => kept,
-        Streams::Pipes => {
-            let [stdin, stdout, stderr] = <[OwnedFd; 3]>::try_from(pipes)
-                .map_err(|_| "the pipes did not come with the request".to_owned())?;
-            command.stdin(stdin).stdout(stdout).stderr(stderr);
-            return Ok(None);
+        let mut sent = 0;
+        if !descriptors.is_empty() {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            control.push(SendAncillaryMessage::ScmRights(descriptors));
+            let lines = [IoSlice::new(&line)];
+            sent = sendmsg(&self.socket, &lines, &mut control, SendFlags::NOSIGNAL)?;
         }
-    };
-    let output =
-        open_output(&path).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-    let copy = || output.try_clone().map_err(|error| error.to_string());
-    command
-        .stdin(if stdin { Stdio::piped() } else { Stdio::null() })
-        .stdout(copy()?)
-        .stderr(copy()?);
-    Ok(Some(Files { output, max_output, status }))
+        self.socket.write_all(line.get(sent..).unwrap_or_default())
+    }
 }
 
-impl Input {
-    fn feed(&mut self) -> io::Result<()> {
-        while !self.pending.is_empty() {
-            let (next, _) = self.pending.as_slices();
-            match self.pipe.write(next) {
-                Ok(written) => drop(self.pending.drain(..written)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
+/// Tells whether any command is in a room.
+fn is_used(commands: &[Running], room: RoomId) -> bool {
+    commands.iter().any(|command| command.room == Some(room))
 }

@@ -1,29 +1,37 @@
 //! Bowline's end of the line to its helper: one task that owns the socket.
 
-use std::collections::HashMap;
-use std::io::{self, IoSlice};
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Interest, Lines};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use tokio::io::Interest;
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 
 use super::link::{Ends, Exited, Order};
 use super::protocol::{Answer, CommandId, Request, Start, Status, Streams};
 use super::{HELPER_ARGUMENT, ProcessError, family};
+use crate::proxy::{self, Permitted, Refused};
 
 /// A line to a helper that runs.
 pub(super) struct Line {
     helper: Child,
-    answers: Lines<BufReader<OwnedReadHalf>>,
-    write: OwnedWriteHalf,
+    socket: UnixStream,
+    inbox: Inbox,
+    /// What serves the commands that may talk to some hosts.
+    proxies: JoinSet<()>,
+    refused: Arc<Refused>,
     commands: HashMap<CommandId, Exited>,
     /// Who waits for nothing of a command to be left.
     ends: Vec<(CommandId, oneshot::Sender<()>)>,
@@ -33,10 +41,10 @@ pub(super) struct Line {
 
 impl Line {
     /// Starts a helper process.
-    pub(super) fn open(program: &Path) -> io::Result<Self> {
+    pub(super) fn open(program: &Path, refused: Arc<Refused>) -> io::Result<Self> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        let (read, write) = UnixStream::from_std(ours)?.into_split();
+        let socket = UnixStream::from_std(ours)?;
         let helper = Command::new(program)
             .arg(HELPER_ARGUMENT)
             .env_clear()
@@ -47,8 +55,10 @@ impl Line {
             .spawn()?;
         Ok(Self {
             helper,
-            answers: BufReader::new(read).lines(),
-            write,
+            socket,
+            inbox: Inbox::default(),
+            proxies: JoinSet::new(),
+            refused,
             commands: HashMap::new(),
             ends: Vec::new(),
             owners: HashMap::new(),
@@ -61,7 +71,7 @@ impl Line {
         let pid = self.helper.id();
         loop {
             let is_going_on = tokio::select! {
-                answer = self.answers.next_line() => match answer {
+                answer = self.inbox.next_line(&self.socket) => match answer {
                     Ok(Some(line)) => self.answered(&line),
                     Ok(None) | Err(_) => false,
                 },
@@ -81,13 +91,13 @@ impl Line {
             }
         }
         // Those who still wait are told by the drop of what they wait for.
-        drop(self.write);
+        drop(self.socket);
         let _ = self.helper.wait().await;
     }
 
     /// Passes on what the helper says; `false` if it makes no sense.
-    fn answered(&mut self, line: &str) -> bool {
-        match serde_json::from_str(line) {
+    fn answered(&mut self, line: &[u8]) -> bool {
+        match serde_json::from_slice(line) {
             Ok(Answer::Refused { id, error }) => self.exited(id, Err(ProcessError::Refused(error))),
             Ok(Answer::Exited { id, status }) => self.exited(id, Ok(status)),
             Ok(Answer::Ended { id }) => {
@@ -99,6 +109,11 @@ impl Line {
                 if let Some(done) = self.owners.remove(&ticket) {
                     let _ = done.send(());
                 }
+            }
+            Ok(Answer::Listening { owner, hosts }) => {
+                let Some(listener) = self.inbox.descriptors.pop_front() else { return false };
+                let refused = Arc::clone(&self.refused);
+                self.proxies.spawn(proxy::serve(listener, Permitted { owner, hosts, refused }));
             }
             Err(_) => return false,
         }
@@ -139,24 +154,71 @@ impl Line {
         };
         let mut line = serde_json::to_vec(&request)?;
         line.push(b'\n');
-        let sent = match sent_along {
+        let mut sent = match sent_along {
             Some(ends) => self.send_with(&line, &ends).await?,
             None => 0,
         };
-        self.write.write_all(line.get(sent..).unwrap_or_default()).await
+        while let Some(rest) = line.get(sent..).filter(|rest| !rest.is_empty()) {
+            self.socket.writable().await?;
+            match self.socket.try_write(rest) {
+                Ok(more) => sent += more,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Sends descriptors with the beginning of a line, and tells how much of it has been sent.
     async fn send_with(&self, line: &[u8], ends: &Ends) -> io::Result<usize> {
-        let socket: &UnixStream = self.write.as_ref();
         let fds = ends.each_ref().map(|end| end.as_fd());
         let send = || {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
             let mut control = SendAncillaryBuffer::new(&mut space);
             control.push(SendAncillaryMessage::ScmRights(&fds));
-            Ok(sendmsg(socket, &[IoSlice::new(line)], &mut control, SendFlags::NOSIGNAL)?)
+            Ok(sendmsg(&self.socket, &[IoSlice::new(line)], &mut control, SendFlags::NOSIGNAL)?)
         };
-        socket.async_io(Interest::WRITABLE, send).await
+        self.socket.async_io(Interest::WRITABLE, send).await
+    }
+}
+
+/// What has come from the helper and has not been looked at.
+#[derive(Debug, Default)]
+struct Inbox {
+    bytes: Vec<u8>,
+    descriptors: VecDeque<OwnedFd>,
+}
+
+impl Inbox {
+    /// Returns the next line, without its end; none if there are no more. Dropping the future loses
+    /// nothing.
+    async fn next_line(&mut self, socket: &UnixStream) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            if let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') {
+                let rest = self.bytes.split_off(end + 1);
+                let mut line = std::mem::replace(&mut self.bytes, rest);
+                line.pop();
+                return Ok(Some(line));
+            }
+            if socket.async_io(Interest::READABLE, || self.receive(socket)).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn receive(&mut self, socket: &UnixStream) -> io::Result<usize> {
+        let mut bytes = [0; 4 * 1024];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut into = [IoSliceMut::new(&mut bytes)];
+        let received = recvmsg(socket, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                self.descriptors.extend(descriptors);
+            }
+        }
+        self.bytes.extend(bytes.iter().take(received.bytes));
+        Ok(received.bytes)
     }
 }
 
@@ -165,6 +227,10 @@ fn paths(start: &Start) -> Vec<&Path> {
     let mut paths = vec![start.program.as_path(), &start.cwd];
     if let Streams::Kept(kept) = &start.streams {
         paths.extend([kept.output.as_path(), &kept.status]);
+    }
+    if let Some(confinement) = &start.confinement {
+        let named = confinement.writable.iter().chain(&confinement.protected);
+        paths.extend(named.chain(&confinement.hidden).map(PathBuf::as_path));
     }
     paths
 }

@@ -35,9 +35,12 @@ pub(super) struct Link {
 impl Link {
     /// Starts a helper process.
     #[cfg(target_os = "linux")]
-    pub(super) fn to_helper(program: std::path::PathBuf) -> Result<Self, ProcessError> {
+    pub(super) fn to_helper(
+        program: std::path::PathBuf,
+        refused: std::sync::Arc<crate::proxy::Refused>,
+    ) -> Result<Self, ProcessError> {
         let (orders, taken) = mpsc::channel(64);
-        let line = match super::line::Line::open(&program) {
+        let line = match super::line::Line::open(&program, refused) {
             Ok(line) => line,
             Err(source) => return Err(ProcessError::Helper { program, source }),
         };

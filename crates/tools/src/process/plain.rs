@@ -53,6 +53,10 @@ pub(super) async fn run(mut orders: mpsc::Receiver<Order>) {
     }
 }
 
+/// Why a command that is to be confined is not run.
+const NO_SANDBOX: &str =
+    "the sandbox cannot be had without the helper process, so the command was not run";
+
 /// A command's process group, killed when dropped.
 #[derive(Debug)]
 struct Group {
@@ -94,6 +98,9 @@ fn spawn(
     exited: Exited,
     tasks: &mut JoinSet<()>,
 ) -> Result<Group, (Exited, String)> {
+    if start.confinement.is_some() {
+        return Err((exited, NO_SANDBOX.to_owned()));
+    }
     let (mut child, files) = match spawn_with(&start, pipes) {
         Ok(started) => started,
         Err(error) => {

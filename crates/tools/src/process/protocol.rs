@@ -1,14 +1,16 @@
 //! What bowline and its helper process say to each other: one JSON object a line.
 //!
 //! Both ends are the same build, so there is no version to agree on. Fields may be added to
-//! [`Start`] as commands get more to obey (confinement, a life beyond bowline's).
+//! [`Start`] as commands get more to obey (a life beyond bowline's).
 //!
 //! A `Start` with [`Streams::Pipes`] carries three descriptors along with its first byte; they belong
-//! to the requests in the order in which these come.
+//! to the requests in the order in which these come. So does the one that comes with `Listening`.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+
+use crate::guard::Confinement;
 
 /// Names a command on one connection.
 pub(super) type CommandId = u64;
@@ -39,6 +41,9 @@ pub(super) struct Start {
     /// The whole environment.
     pub(super) environment: Vec<(String, String)>,
     pub(super) streams: Streams,
+    pub(super) confinement: Option<Confinement>,
+    /// Whether a confined command gets namespaces of its own.
+    pub(super) namespaces: bool,
 }
 
 /// What a command reads from and writes to.
@@ -76,6 +81,8 @@ pub(super) enum Answer {
     Ended { id: CommandId },
     /// Nothing of the owner's commands is left.
     OwnerEnded { ticket: u64 },
+    /// Commands of the owner may talk to these hosts, and ask for them on the socket that comes along.
+    Listening { owner: String, hosts: Vec<String> },
 }
 
 /// How a command ended: what its status file holds, as JSON.
@@ -106,6 +113,8 @@ pub enum Cause {
     Asked,
     /// It had written more output than it may.
     Output,
+    /// It had more processes than it may.
+    Processes,
     /// The bowline process that had started it was gone.
     Orphaned,
 }

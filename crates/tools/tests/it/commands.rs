@@ -35,6 +35,7 @@ fn command(desk: &Desk, text: &str) -> Command {
         status: desk.path("status"),
         max_output: u64::MAX,
         stdin: false,
+        confinement: None,
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod commands;
 mod configured;
+mod confinement;
 mod crew;
 mod desk;
 mod files;

@@ -1,0 +1,446 @@
+//! The sandbox: what keeps a command and everything it starts to its [`Confinement`].
+//!
+//! Commands of one owner with one confinement share a room: namespaces of users, mounts, network and
+//! of what else processes share, made once by a short process (`maker`) and kept by their descriptors.
+//! In its mounts (`mounts`, for a `layout`) everything is read-only but what may be written, and what
+//! is protected or hidden cannot be moved away. A command joins the room between fork and exec (`way`),
+//! gives up every capability for good, and puts itself under rules of Landlock (`files`) and a filter of
+//! system calls (`filter`).
+//!
+//! Where namespaces cannot be had the rules of Landlock name what may be touched one by one, and the
+//! filter refuses sockets. Where Landlock cannot be had a command that is to be confined is refused.
+
+mod files;
+mod filter;
+mod layout;
+mod maker;
+mod mounts;
+mod raw;
+mod way;
+mod wire;
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::thread::LinkNameSpaceType;
+use seccompiler::BpfProgram;
+
+use super::HELPER_ARGUMENT;
+use super::available::Available;
+use super::family::{self, Process};
+use crate::guard::{Confinement, Network};
+use filter::Sockets;
+use layout::Layout;
+use maker::{Made, Plan, Realm, Word};
+use wire::Wire;
+
+pub(super) use maker::make;
+pub(super) use way::Way;
+
+/// The argument that makes a helper a maker of namespaces.
+pub(super) const MAKER_ARGUMENT: &str = "maker";
+
+/// Where the proxy of a room listens, on the loopback of the room's network; [`super::PROXY`] names it.
+const PROXY_PORT: u16 = 3128;
+
+/// How long names stay taken after the last command of a room.
+const NAMES_STAY: Duration = Duration::from_secs(1);
+
+/// How long a room stays after the last command in it.
+const ROOM_STAYS: Duration = Duration::from_mins(10);
+
+/// How long to wait before a room that is closed is looked at again.
+const ROUND: Duration = Duration::from_millis(5);
+
+/// Names a room.
+pub(super) type RoomId = u64;
+
+/// The rooms that a helper keeps.
+#[derive(Debug, Default)]
+pub(super) struct Rooms {
+    rooms: Vec<Room>,
+    next: RoomId,
+}
+
+/// What commands of one owner with one confinement share.
+#[derive(Debug)]
+struct Room {
+    id: RoomId,
+    owner: String,
+    confinement: Confinement,
+    /// The folder in which its commands write their output.
+    outputs: Option<PathBuf>,
+    layout: Layout,
+    users: Arc<OwnedFd>,
+    ipc: Arc<OwnedFd>,
+    network: Option<Arc<OwnedFd>>,
+    mounts: Arc<OwnedFd>,
+    rules: Arc<OwnedFd>,
+    filter: Arc<BpfProgram>,
+    /// Empty folders that keep names taken.
+    placed: Vec<PathBuf>,
+    idle_since: Option<Instant>,
+    /// Whether nobody will come in any more.
+    is_closed: bool,
+}
+
+/// What a command is to be confined to.
+#[derive(Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) owner: &'a str,
+    pub(super) confinement: &'a Confinement,
+    /// The file that takes its output.
+    pub(super) output: Option<&'a Path>,
+    pub(super) cwd: &'a Path,
+    /// Whether namespaces are used if they are to be had.
+    pub(super) namespaces: bool,
+}
+
+impl Asked<'_> {
+    /// Returns the folder in which its output is.
+    fn outputs(&self) -> Option<&Path> {
+        self.output.and_then(Path::parent)
+    }
+}
+
+/// The way of one command into its confinement.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) way: Way,
+    /// None if there are no namespaces.
+    pub(super) room: Option<RoomId>,
+    /// Where a proxy is to listen, if the room is new and has one.
+    pub(super) listener: Option<OwnedFd>,
+}
+
+impl Rooms {
+    /// Finds or makes what a command is confined to.
+    pub(super) fn enter(&mut self, asked: &Asked<'_>) -> Result<Entry, String> {
+        if raw::landlock_version() == 0 {
+            return Err("there is no Landlock".to_owned());
+        }
+        if !asked.namespaces {
+            return alone(asked);
+        }
+        let mut listener = None;
+        let at = match self.rooms.iter().position(|room| room.is_for(asked)) {
+            Some(at) => at,
+            None => {
+                let (room, made) = Room::new(self.next, asked)?;
+                self.next += 1;
+                listener = made;
+                self.rooms.push(room);
+                self.rooms.len() - 1
+            }
+        };
+        let room = self.rooms.get_mut(at).ok_or("the room is gone")?;
+        room.idle_since = None;
+        if !room.layout.holds(&room.placed) {
+            room.rearrange()?;
+        }
+        let way = room.way(asked.cwd)?;
+        Ok(Entry { way, room: Some(room.id), listener })
+    }
+
+    /// Gives names free that no command could take any more, and rooms that nobody uses.
+    pub(super) fn tidy(&mut self, is_used: impl Fn(RoomId) -> bool) {
+        let now = Instant::now();
+        for room in &mut self.rooms {
+            if is_used(room.id) {
+                room.idle_since = None;
+                continue;
+            }
+            let idle = now.duration_since(*room.idle_since.get_or_insert(now));
+            if idle >= NAMES_STAY && !room.placed.is_empty() {
+                match room.is_inhabited() {
+                    true => room.idle_since = None,
+                    false => room.free_names(),
+                }
+            }
+        }
+        self.clear();
+        let is_over = |room: &Room| room.idle_since.is_some_and(|since| now - since >= ROOM_STAYS);
+        self.rooms.retain(|room| !is_over(room) || room.is_inhabited());
+    }
+
+    /// Returns after how long there is something to tidy.
+    pub(super) fn due(&self, is_used: impl Fn(RoomId) -> bool) -> Option<Duration> {
+        let idle = self.rooms.iter().filter(|room| !is_used(room.id));
+        let stays = |room: &Room| match (room.is_closed, room.placed.is_empty()) {
+            (true, _) => ROUND,
+            (false, true) => ROOM_STAYS,
+            (false, false) => NAMES_STAY,
+        };
+        idle.map(stays).min()
+    }
+
+    /// Closes the rooms of those who are gone. What has hidden itself in there so well that it was not ended
+    /// is killed.
+    pub(super) fn close(&mut self, is_gone: impl Fn(&str) -> bool) {
+        for room in self.rooms.iter_mut().filter(|room| is_gone(&room.owner)) {
+            room.is_closed = true;
+        }
+        self.clear();
+    }
+
+    /// Drops closed rooms as soon as nobody is in them.
+    fn clear(&mut self) {
+        self.rooms.retain(|room| {
+            let inhabitants = if room.is_closed { room.inhabitants() } else { Vec::new() };
+            family::signal_all(&inhabitants, rustix::process::Signal::KILL);
+            !room.is_closed || !inhabitants.is_empty()
+        });
+    }
+}
+
+/// Returns the way of a command that has no namespaces.
+fn alone(asked: &Asked<'_>) -> Result<Entry, String> {
+    let confinement = asked.confinement;
+    if let Network::Hosts(hosts) = &confinement.network {
+        return Err(format!(
+            "only some hosts may be reached ({}), and without namespaces that cannot be enforced",
+            hosts.join(", ")
+        ));
+    }
+    let layout = Layout::of(confinement);
+    let sockets =
+        Sockets { internet: confinement.network == Network::Full, unix: confinement.unix_sockets };
+    let way = Way {
+        spaces: Vec::new(),
+        names: Vec::new(),
+        cwd: path(asked.cwd)?,
+        limits: way::limits(&confinement.limits),
+        keeps: way::keeps(false),
+        may_drop: way::may_drop(),
+        rules: Arc::new(files::alone(&layout, asked.output)?),
+        filter: Arc::new(filter(sockets)?),
+    };
+    Ok(Entry { way, room: None, listener: None })
+}
+
+impl Room {
+    fn new(id: RoomId, asked: &Asked<'_>) -> Result<(Self, Option<OwnedFd>), String> {
+        let confinement = asked.confinement;
+        let layout = Layout::of(confinement);
+        let network = confinement.network != Network::Full;
+        let proxy = matches!(confinement.network, Network::Hosts(_));
+        let outputs = asked.outputs().map(Path::to_owned);
+        let realm = Realm::New { network, proxy };
+        let (made, descriptors) =
+            ask(&Plan { realm, layout: layout.clone(), outputs: outputs.clone() }, None)?;
+        let mut descriptors = descriptors.into_iter();
+        let mut next = |is_there: bool| match is_there {
+            true => descriptors.next().map(Some).ok_or("a namespace did not come"),
+            false => Ok(None),
+        };
+        let (mounts, rules) = (needed(next(true)?)?, needed(next(true)?)?);
+        let (users, ipc) = (needed(next(made.realm)?)?, needed(next(made.realm)?)?);
+        let own_network = next(made.network)?.map(Arc::new);
+        let listener = next(made.listener)?;
+        let room = Self {
+            id,
+            owner: asked.owner.to_owned(),
+            confinement: confinement.clone(),
+            outputs,
+            layout,
+            users: Arc::new(users),
+            ipc: Arc::new(ipc),
+            network: own_network,
+            mounts: Arc::new(mounts),
+            rules: Arc::new(rules),
+            filter: Arc::new(filter(Sockets { internet: true, unix: confinement.unix_sockets })?),
+            placed: Vec::new(),
+            idle_since: None,
+            is_closed: false,
+        };
+        Ok((room, listener))
+    }
+
+    fn is_for(&self, asked: &Asked<'_>) -> bool {
+        !self.is_closed
+            && self.owner == asked.owner
+            && self.confinement == *asked.confinement
+            && self.outputs.as_deref() == asked.outputs()
+    }
+
+    /// Makes the mounts anew, since files have come, gone or been replaced.
+    fn rearrange(&mut self) -> Result<(), String> {
+        // What was put there to keep a name taken is no file of anybody's. But who is in the mounts as they
+        // were would find it as it is when it is made again.
+        if !self.is_inhabited() {
+            self.free_names();
+        }
+        let layout = Layout::of(&self.confinement);
+        let outputs = self.outputs.clone();
+        let plan = Plan { realm: Realm::Old, layout: layout.clone(), outputs };
+        let (_, descriptors) = ask(&plan, Some(&self.users))?;
+        let mut descriptors = descriptors.into_iter();
+        self.mounts = Arc::new(needed(descriptors.next())?);
+        self.rules = Arc::new(needed(descriptors.next())?);
+        self.layout = layout;
+        Ok(())
+    }
+
+    /// Returns the way of one command into the room.
+    fn way(&mut self, cwd: &Path) -> Result<Way, String> {
+        let names = self.take_names()?;
+        let mut spaces = vec![
+            (Arc::clone(&self.users), LinkNameSpaceType::User),
+            (Arc::clone(&self.mounts), LinkNameSpaceType::Mount),
+            (Arc::clone(&self.ipc), LinkNameSpaceType::InterProcessCommunication),
+        ];
+        let network = self.network.iter();
+        spaces.extend(network.map(|network| (Arc::clone(network), LinkNameSpaceType::Network)));
+        Ok(Way {
+            spaces,
+            names,
+            cwd: path(cwd)?,
+            limits: way::limits(&self.confinement.limits),
+            keeps: way::keeps(true),
+            may_drop: true,
+            rules: Arc::clone(&self.rules),
+            filter: Arc::clone(&self.filter),
+        })
+    }
+
+    /// Puts empty folders where nothing may be made. Returns those that the command has to make unmovable
+    /// in the room.
+    fn take_names(&mut self) -> Result<Vec<CString>, String> {
+        let mut taken = Vec::new();
+        for absent in &self.layout.absent {
+            let is_placed = self.placed.contains(absent);
+            match fs::DirBuilder::new().mode(0o755).create(absent) {
+                Ok(()) => {
+                    taken.push(path(absent)?);
+                    if !is_placed {
+                        self.placed.push(absent.clone());
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_placed => {}
+                // Who may more than a command cannot make it either.
+                Err(error) if is_impossible(&error) => {}
+                Err(error) => {
+                    let absent = absent.display();
+                    return Err(format!("{absent} cannot be kept from being made: {error}"));
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Removes the empty folders; one that is not empty any more belongs to who has put something there.
+    fn free_names(&mut self) {
+        for placed in self.placed.drain(..) {
+            let _ = fs::remove_dir(placed);
+        }
+    }
+
+    fn is_inhabited(&self) -> bool {
+        !self.inhabitants().is_empty()
+    }
+
+    /// Finds the processes that are in the room, wherever they have hidden themselves.
+    fn inhabitants(&self) -> Vec<Process> {
+        let Ok(users) = rustix::fs::fstat(self.users.as_fd()) else { return Vec::new() };
+        let me = std::process::id().cast_signed();
+        let mut family = family::descendants(&family::snapshot(), [me]);
+        family.retain(|process| {
+            let namespace = format!("/proc/{}/ns/user", process.pid.as_raw_nonzero());
+            rustix::fs::stat(namespace).is_ok_and(|found| found.st_ino == users.st_ino)
+        });
+        family
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.free_names();
+    }
+}
+
+/// Has a maker make something.
+fn ask(plan: &Plan, users: Option<&OwnedFd>) -> Result<(Made, Vec<OwnedFd>), String> {
+    let (wire, theirs) = Wire::pair()?;
+    let mut maker = Command::new("/proc/self/exe")
+        .args([HELPER_ARGUMENT, MAKER_ARGUMENT])
+        .env_clear()
+        .current_dir("/")
+        .stdin(theirs)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("no maker of namespaces: {error}"))?;
+    let answer = conversation(&wire, maker.id(), plan, users);
+    // It does nothing more, and nobody else waits for it.
+    let _ = maker.wait();
+    answer
+}
+
+fn conversation(
+    wire: &Wire,
+    maker: u32,
+    plan: &Plan,
+    users: Option<&OwnedFd>,
+) -> Result<(Made, Vec<OwnedFd>), String> {
+    let users: Vec<_> = users.iter().map(|users| users.as_fd()).collect();
+    wire.send(plan, &users)?;
+    loop {
+        match wire.receive()? {
+            (Word::NeedsUsers, _) => {
+                maker::name_users(maker)?;
+                wire.send(&Word::HasUsers, &[])?;
+            }
+            (Word::Made(made), descriptors) => return Ok((made, descriptors)),
+            (Word::Failed(error), _) => return Err(error),
+            (Word::HasUsers, _) => return Err("a maker makes no sense".to_owned()),
+        }
+    }
+}
+
+/// Really tries what there is, in a process that ends afterwards.
+pub(super) fn probe() -> Available {
+    let landlock = raw::landlock_version();
+    let confinement = Confinement::default();
+    let asked = Asked {
+        owner: "",
+        confinement: &confinement,
+        output: None,
+        cwd: Path::new("/"),
+        namespaces: true,
+    };
+    let room = Room::new(0, &asked);
+    let sockets = Sockets { internet: true, unix: true };
+    let applied = filter(sockets).map(|filter| seccompiler::apply_filter(&filter).is_ok());
+    Available {
+        landlock,
+        namespaces: room.is_ok(),
+        seccomp: applied.unwrap_or(false),
+        why: room.err().filter(|_| landlock > 0),
+    }
+}
+
+fn filter(sockets: Sockets) -> Result<BpfProgram, String> {
+    filter::program(sockets).map_err(|error| format!("no filter of system calls: {error}"))
+}
+
+fn needed(descriptor: Option<OwnedFd>) -> Result<OwnedFd, String> {
+    descriptor.ok_or_else(|| "a namespace did not come".to_owned())
+}
+
+fn path(path: &Path) -> Result<CString, String> {
+    use std::os::unix::ffi::OsStrExt as _;
+    CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())
+}
+
+/// Tells whether nobody with the rights of this process can make a folder there.
+fn is_impossible(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
+    matches!(error.kind(), NotFound | NotADirectory | PermissionDenied | ReadOnlyFilesystem)
+}
