@@ -105,19 +105,19 @@ impl Runtime {
     /// Returns what an agent has of servers, and each of its crew.
     fn scopes(&self, agent: &AgentConfig) -> Vec<Scope> {
         let wanted = scope::of_crew(agent, &self.config);
-        wanted.iter().map(|wanted| wanted.among(self.names_of_servers())).collect()
+        wanted.into_iter().map(|wanted| wanted.among(&self.names_of_servers())).collect()
     }
 
     /// Returns the names of the servers that are started for an agent itself.
     pub fn servers_of(&self, agent: &AgentConfig) -> Vec<&str> {
-        let scope = scope::scope(agent).among(self.names_of_servers());
+        let scope = scope::scope(agent).among(&self.names_of_servers());
         let servers = self.config.mcp_servers.iter();
         let started = servers.filter(|(name, server)| server.enabled && scope.has_server(name));
         started.map(|(name, _)| name.as_str()).collect()
     }
 
-    fn names_of_servers(&self) -> impl Iterator<Item = &str> + Clone {
-        self.config.mcp_servers.keys().map(String::as_str)
+    fn names_of_servers(&self) -> Vec<&str> {
+        self.config.mcp_servers.keys().map(String::as_str).collect()
     }
 
     /// Starts all servers, and returns what there is to say of each.
@@ -158,7 +158,7 @@ impl Runtime {
             Some(bytes) => bytes,
             None => window.unwrap_or(UNKNOWN_WINDOW),
         };
-        let scope = wanted.among(self.names_of_servers());
+        let scope = wanted.among(&self.names_of_servers());
         Some(servers.source(scope, usize::try_from(most).unwrap_or(usize::MAX)))
     }
 

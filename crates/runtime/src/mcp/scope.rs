@@ -49,17 +49,17 @@ fn is_ours(name: &str) -> bool {
 
 impl Wanted {
     /// Returns what of the servers that are configured is meant. A server stands for all its tools.
-    pub(crate) fn among<'a>(&self, servers: impl Iterator<Item = &'a str> + Clone) -> Scope {
+    pub(crate) fn among(self, servers: &[&str]) -> Scope {
         let tool = |name: &String| match name.starts_with("mcp__") {
-            true => Pattern::read(name, servers.clone()),
+            true => Pattern::read(name, servers.iter().copied()),
             false if is_ours(name) => None,
-            false => Pattern::read(&format!("mcp__{name}"), servers.clone()),
+            false => Pattern::read(&format!("mcp__{name}"), servers.iter().copied()),
         };
         let only = self.only.as_ref().map(|names| Only {
             tools: names.iter().filter_map(tool).collect(),
             resources: names.iter().any(|name| name == RESOURCES),
         });
-        Scope { servers: self.servers.clone(), only }
+        Scope { servers: self.servers, only }
     }
 }
 
@@ -94,8 +94,7 @@ mod tests {
     use super::*;
 
     fn scope_of(toml: &str) -> Scope {
-        scope(&toml::from_str(toml).unwrap())
-            .among(["fs", "git", "read", "web", "my db"].into_iter())
+        scope(&toml::from_str(toml).unwrap()).among(&["fs", "git", "read", "web", "my db"])
     }
 
     fn tools_of(toml: &str) -> Vec<String> {
@@ -157,7 +156,7 @@ mod tests {
         let all = |name: &str| {
             let wanted = of_crew(&config.agents[name], &config);
             let scopes: Vec<_> =
-                wanted.iter().map(|it| it.among(["fs", "git", "web"].into_iter())).collect();
+                wanted.into_iter().map(|it| it.among(&["fs", "git", "web"])).collect();
             let reached = |server: &&str| scopes.iter().any(|scope| scope.has_server(server));
             ["fs", "git", "web"].into_iter().filter(reached).collect::<Vec<_>>()
         };

@@ -15,7 +15,7 @@ pub(super) fn parts(result: CallToolResult) -> Vec<Part> {
     for block in result.content {
         match block {
             ContentBlock::Text(text) => add_text(&mut parts, &text.text),
-            ContentBlock::Image(image) => add_media(&mut parts, image.mime_type, image.data, None),
+            ContentBlock::Image(image) => add_media(&mut parts, &image.mime_type, image.data, None),
             ContentBlock::Audio(audio) => {
                 let bytes = bytes_of(&audio.data);
                 let kind = audio.mime_type;
@@ -50,7 +50,7 @@ pub(super) fn add_resource(parts: &mut Vec<Part>, resource: ResourceContents) {
         }
         ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
             let kind = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
-            add_media(parts, kind, blob, Some(uri));
+            add_media(parts, &kind, blob, Some(uri));
         }
         _ => add_text(parts, "[a resource of a kind that is not known here]"),
     }
@@ -104,7 +104,7 @@ fn add_text(parts: &mut Vec<Part>, text: &str) {
     }
 }
 
-fn add_media(parts: &mut Vec<Part>, media_type: String, data: String, name: Option<String>) {
+fn add_media(parts: &mut Vec<Part>, media_type: &str, data: String, name: Option<String>) {
     let bytes = bytes_of(&data);
     let why_not = match media_type.starts_with("image/") {
         // It would be refused with the whole request, in this turn and in all that follow.
