@@ -32,6 +32,7 @@
 
 mod attempts;
 mod block;
+mod bounds;
 mod budget;
 mod check;
 mod compact;
@@ -70,6 +71,7 @@ use crate::id::RunId;
 use crate::tool::Toolbox;
 
 pub use crate::entry::{Act, Phase};
+pub(crate) use bounds::Bounds;
 pub use compact::{Choice, Compact, OnFailure};
 pub use cost_budget::CostBudget;
 pub use function::{FunctionEffect, effect_fn};

@@ -337,6 +337,9 @@ pub struct CallStarted {
     /// The arguments it runs with, if the gate rewrote them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
+    /// The tool that is really called, where the one that the model called only passes calls on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed_to: Option<String>,
     /// The rule that let it pass, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,

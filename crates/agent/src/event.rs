@@ -140,6 +140,9 @@ pub enum EventBody {
         /// The arguments it runs with, if the gate rewrote them.
         #[serde(skip_serializing_if = "Option::is_none")]
         arguments: Option<String>,
+        /// The tool that is really called, where this one only passes calls on.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        passed_to: Option<String>,
     },
     /// A tool shows what it is doing.
     ToolOutput {

@@ -20,7 +20,8 @@ pub trait Gate: Send + Sync {
 /// A call under review.
 #[derive(Debug)]
 pub struct Review<'a> {
-    /// The call as the model wrote it, or as this gate rewrote it.
+    /// The call as the model wrote it, or as this gate rewrote it. If its tool only passes calls on,
+    /// this is the call that is really made.
     pub call: &'a ToolCall,
     /// What it touches.
     pub access: &'a Access,

@@ -518,8 +518,8 @@ impl Sheet<'_> {
 
     fn call_started(&mut self, started: &CallStarted) {
         let name = self.agent.tool(&started.call, &[]);
-        let arguments = started.arguments.clone();
-        self.push(Some(&started.call), EventBody::ToolStart { name, arguments });
+        let (arguments, passed_to) = (started.arguments.clone(), started.passed_to.clone());
+        self.push(Some(&started.call), EventBody::ToolStart { name, arguments, passed_to });
     }
 
     fn call_waiting(&mut self, waiting: &CallWaiting) {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use bowline_llm::{Part, RawJson, ToolSpec};
 
@@ -78,6 +79,35 @@ pub trait DynTool: Send + Sync {
     /// # Errors
     /// [`ToolError::Failed`] if the arguments do not fit; the model is told.
     fn prepare(self: Arc<Self>, arguments: &str) -> Result<Prepared, ToolError>;
+
+    /// Tells whether the tool only passes calls on to others: its arguments are [`PassedOn`] then, and
+    /// whoever asks which tool is called, such as gates and effects, is told the one that they name.
+    fn passes_on(&self) -> bool {
+        false
+    }
+}
+
+/// A call that one tool passes on to another: the arguments of a tool that does so.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PassedOn {
+    /// The tool that is really called.
+    pub name: String,
+    /// Its arguments; none at all are an empty object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<RawJson>,
+}
+
+impl PassedOn {
+    /// Returns the arguments of the tool that is really called.
+    pub fn arguments(&self) -> &str {
+        self.arguments.as_ref().map_or("{}", RawJson::as_str)
+    }
+
+    /// Returns it with other arguments, as the tool that passes it on takes it.
+    pub(crate) fn with(self, arguments: &str) -> Result<String, ToolError> {
+        let passed = Self { arguments: Some(parse_arguments(arguments)?), ..self };
+        serde_json::to_string(&passed).map_err(|error| ToolError::failed(error.to_string()))
+    }
 }
 
 /// A call that is ready to run.

@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::args::Exec;
 use crate::exec;
 use crate::exit::Failure;
+use crate::print;
 use crate::sessions::printed;
 
 /// Prints what the first request would say; nobody is asked anything.
@@ -34,6 +35,14 @@ pub(crate) fn run(args: &Exec) -> Result<ExitCode, Failure> {
             instructions.text
         }
     };
+    let servers = runtime.servers_of(&agent);
+    if !servers.is_empty() {
+        notes.push(format!(
+            "without the tools of MCP servers ({}): what they are is known when they are started; see \
+             `bowline mcp check`",
+            servers.join(", ")
+        ));
+    }
     let choice = Choice {
         model,
         limits: runtime.config.limits.headless_of(&agent),
@@ -52,7 +61,7 @@ pub(crate) fn run(args: &Exec) -> Result<ExitCode, Failure> {
     let first_message = std::iter::once(told.context).chain(prompt).collect();
     let dump = Dump::new(&told.sections, &told.tools.block(), first_message);
     for note in notes {
-        let _ = writeln!(io::stderr(), "bowline: {note}");
+        print::note(&note);
     }
     let mut out = io::stdout().lock();
     printed(match args.json {

@@ -51,7 +51,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     }
     runtime.loaded.notes.iter().for_each(|note| printer.note(note));
     let own = agent(&runtime, &store, &source, &args)?;
-    runtime.start_servers(false);
+    runtime.start_servers(&own, false);
     let model = runtime.pick_for(&own, model(&store, &source, &args)?.as_deref()).await?;
     if let Some(note) = &model.note {
         printer.note(note);
@@ -66,7 +66,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
         instructions: instructions(&runtime, &source, &args, &printer),
         output_schema: output.schema().cloned(),
     };
-    runtime.settled_servers().await.iter().for_each(|complaint| printer.note(complaint));
+    runtime.settled_servers(&own).await.iter().for_each(|complaint| printer.note(complaint));
     let mut agent = runtime.agent(&choice)?;
     let mut traced = trace::begin(&runtime, &mut agent);
     printer.set_scene(&scene(&agent));

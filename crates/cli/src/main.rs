@@ -14,6 +14,7 @@ mod mcp;
 mod model;
 mod models;
 mod output;
+mod plain;
 mod print;
 mod reflections;
 mod rules;

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::args::{Mcp, McpCommand};
 use crate::exit::Failure;
+use crate::plain;
 use crate::sessions::printed;
 
 /// Lists servers, or looks whether they can be used.
@@ -44,7 +45,7 @@ fn configured(server: &Configured, out: &mut impl Write) -> io::Result<()> {
         (true, false) => " (disabled)",
         (true, true) => "",
     };
-    writeln!(out, "{name}: {reach}{state}  # {place}")
+    writeln!(out, "{}", plain::text(&format!("{name}: {reach}{state}  # {place}")))
 }
 
 fn check(reports: &[Report], json: bool) -> Result<ExitCode, Failure> {
@@ -57,26 +58,25 @@ fn check(reports: &[Report], json: bool) -> Result<ExitCode, Failure> {
     Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
+/// Whatever a server says of itself is only text.
 fn reported(report: &Report, out: &mut impl Write) -> io::Result<()> {
-    let Report { name, state, server, tools, has_resources, took_ms, aside } = report;
+    let Report { name, state, server, tools, left_out, changed, has_resources, took_ms, aside } =
+        report;
+    let mut lines = Vec::new();
     match state {
         State::Ready => {
             let bytes: usize = tools.iter().map(|tool| tool.bytes).sum();
             let resources = if *has_resources { ", resources" } else { "" };
             let count = tools.len();
-            writeln!(
-                out,
+            lines.push(format!(
                 "ok       {name}: {server}, {count} tools ({bytes} bytes){resources}, after {took_ms} ms"
-            )?;
-            for tool in tools {
-                writeln!(out, "         {}", tool.name)?;
-            }
+            ));
+            lines.extend(tools.iter().map(|tool| format!("         {}", tool.name)));
+            lines.extend(left_out.iter().chain(changed).map(|line| format!("         ! {line}")));
         }
-        State::Failed(why) => writeln!(out, "PROBLEM  {name}: {why}")?,
-        State::Starting => writeln!(out, "PROBLEM  {name}: it is still starting")?,
+        State::Failed(why) => lines.push(format!("PROBLEM  {name}: {why}")),
+        State::Starting => lines.push(format!("PROBLEM  {name}: it is still starting")),
     }
-    for line in aside.lines() {
-        writeln!(out, "         | {line}")?;
-    }
-    Ok(())
+    lines.extend(aside.lines().map(|line| format!("         | {line}")));
+    lines.iter().try_for_each(|line| writeln!(out, "{}", plain::text(line)))
 }

@@ -10,6 +10,7 @@ use bowline_llm::{CallId, text_of};
 use bowline_server::dialect::{Dialect, Lines, Scene, Translator};
 
 use crate::args::{Events, Format};
+use crate::plain;
 
 /// At most so many characters of what a tool does are shown.
 const LINE: usize = 160;
@@ -28,7 +29,7 @@ pub(crate) struct Printer {
 /// Says something to a person.
 pub(crate) fn note(text: &str) {
     // Where it cannot be said nobody is left to hear it.
-    let _ = writeln!(io::stderr(), "bowline: {text}");
+    let _ = writeln!(io::stderr(), "bowline: {}", plain::text(text));
 }
 
 impl Printer {
@@ -83,7 +84,7 @@ impl Printer {
     /// Shows a text that is not the answer.
     pub(crate) fn aside(&self, text: &str) {
         if self.dialect.is_none() {
-            let _ = writeln!(io::stderr(), "{}", text.trim_end());
+            let _ = writeln!(io::stderr(), "{}", plain::text(text.trim_end()));
         }
     }
 
@@ -112,8 +113,9 @@ impl Printer {
                 }
                 return;
             }
-            EventBody::ToolStart { name, .. } => {
+            EventBody::ToolStart { name, passed_to, .. } => {
                 let call = event.call_id.as_ref().and_then(|call| self.calls.remove(call));
+                let call = passed_to.clone().or(call);
                 format!("{indent}> {}", call.unwrap_or_else(|| name.clone()))
             }
             EventBody::ToolEnd { name, status, content, .. } if *status != CallStatus::Ok => {
@@ -132,7 +134,7 @@ impl Printer {
             EventBody::LimitHit { limit } => format!("{indent}! limit {} reached", limit.as_str()),
             _ => return,
         };
-        let _ = writeln!(io::stderr(), "{line}");
+        let _ = writeln!(io::stderr(), "{}", plain::text(&line));
     }
 
     fn out(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 use crate::args::{self, ReflectionCommand};
 use crate::exit::Failure;
+use crate::plain::{self, line};
+use crate::print;
 use crate::sessions::printed;
 use crate::skills::first_words;
 
@@ -41,7 +43,7 @@ fn list(reflections: &Reflections, json: bool) -> Result<ExitCode, Failure> {
     }
     for refused in &listed.refused {
         let file = line(&refused.file.display().to_string());
-        let _ = writeln!(io::stderr(), "bowline: left out: {file}: {}", refused.what);
+        print::note(&format!("left out: {file}: {}", refused.what));
     }
     if listed.notes.is_empty() {
         return printed(writeln!(out, "no reflections"));
@@ -61,7 +63,7 @@ fn show(reflections: &Reflections, name: &str, json: bool) -> Result<ExitCode, F
     let mut out = io::stdout().lock();
     printed(match json {
         true => writeln!(out, "{}", json!(note)),
-        false => writeln!(out, "{}", plain(note.text.trim_end())),
+        false => writeln!(out, "{}", plain::text(note.text.trim_end())),
     })
 }
 
@@ -90,14 +92,4 @@ fn about(note: &Note) -> Value {
         about.remove("text");
     }
     about
-}
-
-/// Leaves out what a terminal would obey, in one line.
-fn line(text: &str) -> String {
-    text.replace(char::is_control, " ")
-}
-
-/// Leaves out what a terminal would obey, but for lines.
-fn plain(text: &str) -> String {
-    text.replace(|c: char| c.is_control() && c != '\n' && c != '\t', " ")
 }

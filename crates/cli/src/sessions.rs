@@ -21,6 +21,7 @@ use bowline_store::files::{RunState, Summary};
 
 use crate::args::{self, Format, SessionCommand, Sessions};
 use crate::exit::Failure;
+use crate::plain;
 
 /// Runs a command about sessions.
 pub(crate) async fn run(args: Sessions) -> Result<ExitCode, Failure> {
@@ -183,15 +184,17 @@ fn tell(out: &mut impl Write, depth: u32, body: &EventBody) -> io::Result<()> {
                 .try_for_each(|part| writeln!(out, "{indent}user: {}", shown(part))),
             Message::Assistant(_) | Message::Results(_) => Ok(()),
         },
-        EventBody::Text { text, .. } => writeln!(out, "{indent}assistant: {}", text.trim_end()),
+        EventBody::Text { text, .. } => {
+            writeln!(out, "{indent}assistant: {}", plain::text(text.trim_end()))
+        }
         EventBody::ToolCall { name, arguments } => {
-            writeln!(out, "{indent}call: {name} {arguments}")
+            writeln!(out, "{indent}call: {} {}", plain::line(name), plain::text(arguments))
         }
         EventBody::ToolEnd { name, status, content, .. } => {
             let what = if *status == CallStatus::Ok { "result" } else { status.as_str() };
-            content
-                .iter()
-                .try_for_each(|part| writeln!(out, "{indent}{what} of {name}: {}", shown(part)))
+            content.iter().try_for_each(|part| {
+                writeln!(out, "{indent}{what} of {}: {}", plain::line(name), shown(part))
+            })
         }
         EventBody::AgentStart { .. } => writeln!(out, "{indent}sub-agent starts"),
         EventBody::LimitHit { limit } => writeln!(out, "{indent}limit {}", limit.as_str()),
@@ -220,8 +223,10 @@ fn note(out: &mut impl Write, depth: u32, entry: &Entry) -> io::Result<()> {
 
 fn shown(part: &Part) -> String {
     match part {
-        Part::Text(text) => text.trim_end().to_owned(),
-        Part::Image(media) | Part::Document(media) => format!("[{}]", media.media_type),
+        Part::Text(text) => plain::text(text.trim_end()),
+        Part::Image(media) | Part::Document(media) => {
+            format!("[{}]", plain::line(&media.media_type))
+        }
         Part::Stored(stored) => format!("[{} bytes, sha256 {}]", stored.bytes, stored.hash),
     }
 }

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 use crate::args::{SkillCommand, Skills};
 use crate::exit::Failure;
+use crate::plain;
+use crate::print;
 use crate::sessions::printed;
 
 /// Runs a command about skills.
@@ -38,7 +40,7 @@ fn list(runtime: &Runtime, json: bool) -> Result<ExitCode, Failure> {
         return printed(writeln!(out, "{document}"));
     }
     for note in skills.notes() {
-        let _ = writeln!(io::stderr(), "bowline: {note}");
+        print::note(&note);
     }
     if skills.all.is_empty() {
         return printed(writeln!(out, "no skills"));
@@ -52,7 +54,7 @@ fn list(runtime: &Runtime, json: bool) -> Result<ExitCode, Failure> {
             .trim_end()
             .to_owned()
     });
-    printed(writeln!(out, "{}", lines.collect::<Vec<_>>().join("\n")))
+    printed(writeln!(out, "{}", plain::text(&lines.collect::<Vec<_>>().join("\n"))))
 }
 
 fn show(runtime: &Runtime, name: &str, json: bool) -> Result<ExitCode, Failure> {
@@ -76,7 +78,8 @@ fn show(runtime: &Runtime, name: &str, json: bool) -> Result<ExitCode, Failure> 
     let metadata = skill.metadata.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     lines.extend(said.chain(metadata).map(|(key, value)| format!("{key}: {value}")));
     lines.extend(skill.remarks.iter().map(|remark| format!("note: {remark}")));
-    printed(writeln!(out, "{}\n\n{}", lines.join("\n"), skill.text))
+    let text = format!("{}\n\n{}", lines.join("\n"), skill.text);
+    printed(writeln!(out, "{}", plain::text(&text)))
 }
 
 fn check(runtime: &Runtime, path: Option<&Path>, json: bool) -> Result<ExitCode, Failure> {

@@ -303,7 +303,7 @@ fn bodies() -> Vec<EventBody> {
         EventBody::Reasoning { text: text() },
         EventBody::ToolCallDelta { index: 0, name: Some(text()), arguments: text() },
         EventBody::ToolCall { name: text(), arguments: text() },
-        EventBody::ToolStart { name: text(), arguments: Some(text()) },
+        EventBody::ToolStart { name: text(), arguments: Some(text()), passed_to: Some(text()) },
         EventBody::ToolOutput { text: text(), omitted: 0 },
         EventBody::ToolOutput { text: text(), omitted: 512 },
         EventBody::ToolEnd {

@@ -121,6 +121,55 @@ fn servers_that_cannot_be_used_are_named_and_keep_nobody_from_working() {
 }
 
 #[test]
+fn what_a_server_says_is_only_text_for_a_terminal() {
+    let provider = calls(&[]);
+    let script = r"printf '\033[2Jgone\033]0;title\007\n' >&2; exit 3";
+    let args = toml::Value::from(vec!["-c", script]);
+    let home =
+        Home::with(&provider, &format!("[mcp_servers.bad]\ncommand = \"bash\"\nargs = {args}\n"));
+    let (code, _, err) = home.run(&["exec", "go"]);
+    assert_eq!(code, 0, "{err}");
+    let ends = "it ended before it had answered; it ended with exit code 3 (gone)\n";
+    assert!(err.contains(ends) && !err.contains('\u{1b}'), "{err:?}");
+    let (_, out, _) = home.run(&["mcp", "check"]);
+    assert!(out.contains("         | gone\n") && !out.contains('\u{1b}'), "{out:?}");
+}
+
+#[test]
+fn only_servers_that_the_agent_or_its_crew_can_use_are_started() {
+    let provider = calls(&[]);
+    let [own, of_crew, other] =
+        [(); 3].map(|()| McpServer::start(Manners { hangs: true, ..Manners::default() }));
+    let section = |name: &str, server: &McpServer| {
+        format!("{}startup_timeout = \"300ms\"\n", as_program(server).replace("test", name))
+    };
+    let agents = "[agents.lead]\ntools = [\"mcp__own__x\"]\ndelegates = [\"hand\"]\n\
+                  [agents.hand]\ntools = [\"mcp__crew\"]\nmax_depth = 0\n\
+                  [agents.far]\ntools = [\"mcp__other\"]\n";
+    let servers =
+        [section("own", &own), section("crew", &of_crew), section("other", &other)].concat();
+    let home = Home::with(&provider, &format!("{servers}{agents}"));
+    let (code, _, err) = home.run(&["exec", "--agent", "lead", "go"]);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!((own.starts(), of_crew.starts(), other.starts()), (1, 1, 0), "{err}");
+    let (code, _, err) = home.run(&["exec", "--agent", "lead", "--dump-prompt", "go"]);
+    assert!(code == 0 && err.contains("without the tools of MCP servers (own): "), "{err}");
+}
+
+#[test]
+fn a_tool_that_is_named_and_not_there_is_said_with_the_nearest() {
+    let provider = calls(&[]);
+    let server = McpServer::start(Manners::default());
+    let agent = "[agents.a]\ntools = [\"mcp__test__ecco\", \"mcp__test__image\"]\n";
+    let home = Home::with(&provider, &format!("{}{agent}", as_program(&server)));
+    let (code, _, err) = home.run(&["exec", "--agent", "a", "go"]);
+    assert_eq!(code, 0, "{err}");
+    let said = "bowline: MCP server test: it has no tool ecco; did you mean echo?\n";
+    assert!(err.contains(said), "{err}");
+    assert_eq!(names(&provider.requests()[0]), ["mcp__test__image"]);
+}
+
+#[test]
 fn check_starts_each_server_and_list_starts_none() {
     let provider = calls(&[]);
     let server = McpServer::start(Manners::default());

@@ -56,14 +56,14 @@ fn json_of(home: &Home, arguments: &[&str]) -> Value {
 #[tokio::test]
 async fn reflections_are_listed_newest_first_and_shown() {
     let home = home().await;
-    let expected = format!("{NEWER}  Port it to [31mWindows\n{OLDER}  Make the parser faster\n");
+    let expected = format!("{NEWER}  Port it to Windows\n{OLDER}  Make the parser faster\n");
     assert_eq!(home.run(&["reflections", "list"]), (0, expected, String::new()));
     let (code, out, _) = home.run(&["reflections", "show", OLDER]);
     assert_eq!(code, 0);
     assert!(out.starts_with("# coder-1 failed\n\nTime: 2026-11-22T09:00:00Z\n"), "{out}");
     assert!(out.ends_with("\n\nIt exhausted its iteration limit.\n"), "{out}");
     let (_, out, _) = home.run(&["reflections", "show", NEWER]);
-    assert!(out.contains("Port it\nto  [31mWindows\n"), "{out}");
+    assert!(out.contains("Port it\nto Windows\n"), "{out}");
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn a_reflection_is_deleted_once_and_a_wrong_name_is_told() {
         }
     }
     let (_, out, _) = home.run(&["reflections", "list"]);
-    assert_eq!(out, format!("{NEWER}  Port it to [31mWindows\n"));
+    assert_eq!(out, format!("{NEWER}  Port it to Windows\n"));
 }
 
 #[tokio::test]

@@ -99,7 +99,7 @@ impl Reflections {
 
     fn lessons(&self, task: &str) -> Option<String> {
         let notes = self.list().notes;
-        let mut told: Vec<String> = Vec::new();
+        let mut told: Vec<(&Note, String)> = Vec::new();
         let mut seen = HashSet::new();
         let mut room = TOLD_BYTES;
         for note in relevance::like(task, &notes) {
@@ -109,8 +109,11 @@ impl Reflections {
                 continue;
             }
             room -= bytes;
-            told.push(text.into_owned());
+            told.push((note, text.into_owned()));
         }
+        // What was learned last is what still holds.
+        told.sort_by_key(|(note, _)| notes.iter().position(|listed| std::ptr::eq(listed, *note)));
+        let told: Vec<_> = told.into_iter().map(|(_, text)| text).collect();
         (!told.is_empty()).then(|| told.join(BETWEEN))
     }
 

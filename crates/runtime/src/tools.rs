@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::config::{self, Config, Span};
 use crate::environment::Environment;
 use crate::error::ConfigError;
+use crate::mcp;
 
 /// The variable in which agent-core looks for tools.
 const AGENT_TOOLS: &str = "AGENT_TOOLS_JSON";
@@ -113,7 +114,9 @@ pub fn configured(
     let mut expand = |text: &str| {
         config::expanded(text, |name| {
             let value = environment.get(name)?.to_owned();
-            secrets.push((name.to_owned(), Secret::from(value.clone())));
+            if config::is_secret(name) || mcp::looks_secret(&value) {
+                secrets.push((name.to_owned(), Secret::from(value.clone())));
+            }
             Some(value)
         })
     };

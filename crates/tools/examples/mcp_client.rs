@@ -32,6 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         reach: Ok(Reach::Http(Http { url, headers: Vec::new() })),
         startup_timeout: Duration::from_secs(10),
         timeout: Some(Duration::from_secs(20)),
+        trust_hints: true,
     };
     let host = Host { workspace, proxy: Proxy::default(), attended: true };
     let servers = Servers::start(vec![config], host);

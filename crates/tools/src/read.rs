@@ -14,7 +14,7 @@ use crate::files::{self, Loaded};
 use crate::workspace::{Workspace, off_thread_if_large};
 
 /// The largest image that providers take.
-const MAX_IMAGE: usize = 3_750_000;
+pub(crate) const MAX_IMAGE: usize = 3_750_000;
 
 /// The tool `read`.
 #[derive(Debug)]
@@ -149,7 +149,7 @@ fn page(content: &[u8], input: &ReadInput, bounds: Bounds) -> Result<String, Too
 }
 
 /// Recognizes an image by its first bytes.
-fn image_type(content: &[u8]) -> Option<&'static str> {
+pub(crate) fn image_type(content: &[u8]) -> Option<&'static str> {
     match content {
         [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
         [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),

@@ -18,6 +18,7 @@ use bowline_llm::{CallId, Message, Messages, Part, RawJson, Usage, Usd};
 
 use crate::children::Children;
 use crate::conversation::Results;
+use crate::effect::Bounds;
 use crate::entry::{Behind, CallEnded, EntryKind};
 use crate::event::AgentMeta;
 use crate::id::{AgentId, SessionId, Source};
@@ -61,6 +62,7 @@ pub struct ToolContext {
     pub(crate) log: Option<Weak<dyn SessionLog>>,
     // Results for which the log need not be read.
     pub(crate) put_away: Results,
+    pub(crate) bounds: Bounds,
 }
 
 /// Returns the end of a call from an agent's log. An id is never given twice, not even on a branch
@@ -102,6 +104,11 @@ impl ToolContext {
     /// anybody can hear it, only the newest part is shown.
     pub fn output(&self, text: impl Into<String>) {
         self.scope.say(ScopeMessage::Output(Piece { text: text.into(), omitted: 0 }));
+    }
+
+    /// Tells whether the model is not to know of a tool, because an effect of the agent hides it.
+    pub fn is_hidden(&self, tool: &str) -> bool {
+        self.bounds.hides(tool)
     }
 
     /// Reports what the tool itself spent on models. It counts as the agent's, but not as part of
@@ -472,6 +479,7 @@ impl ToolContext {
             shared: Arc::default(),
             log: None,
             put_away: Results::default(),
+            bounds: Bounds::default(),
         }
     }
 }

@@ -11,11 +11,12 @@ use bowline_llm::{CallId, ToolBlock, ToolCall};
 
 use crate::conversation::{Call, CallState};
 use crate::driver::panic_text;
+use crate::effect::Bounds;
 use crate::entry::{CallStarted, CallStatus, CallWaiting, EntryKind, Wake};
 use crate::event::AgentMeta;
 use crate::gate::{Gate, Review, Verdict};
 use crate::op::Decision;
-use crate::tool::{Access, Prepared, Recovery, Toolbox, Waked};
+use crate::tool::{Access, PassedOn, Prepared, Recovery, Toolbox, Waked, parse_arguments};
 
 use super::batch::Room;
 use super::result;
@@ -63,8 +64,7 @@ pub(super) struct Round {
 
 /// Finds tools, and reads arguments for them.
 pub(super) struct Desk {
-    /// Tools that may not be called, each with the effect that says so.
-    pub(super) forbidden: HashMap<String, String>,
+    pub(super) bounds: Bounds,
     pub(super) offered: ToolBlock,
     pub(super) tools: Toolbox,
 }
@@ -161,15 +161,17 @@ fn wake(call: &Call) -> Option<Waked> {
 impl Desk {
     /// Finds the tool and reads the arguments.
     fn prepare(&self, name: &str, arguments: &str) -> Result<Prepared, (CallStatus, String)> {
-        if let Some(effect) = self.forbidden.get(name) {
-            let why = format!("denied: the tool {name} is out of scope here ({effect})");
-            return Err((CallStatus::Denied, why));
-        }
+        self.check_scope(name)?;
         let is_offered = self.offered.specs().iter().any(|spec| spec.name == name);
         let Some(tool) = self.tools.get(name).filter(|_| is_offered) else {
             let names = self.offered.specs().iter().map(|spec| spec.name.as_str());
             return Err((CallStatus::Error, result::unknown_tool(name, names)));
         };
+        if tool.passes_on() {
+            let passed = parse_arguments::<PassedOn>(arguments);
+            let passed = passed.map_err(|error| (CallStatus::Error, error.to_string()))?;
+            self.check_scope(&passed.name)?;
+        }
         let prepared = catch_unwind(AssertUnwindSafe(|| tool.prepare(arguments)));
         match prepared {
             Ok(prepared) => prepared.map_err(|error| (CallStatus::Error, error.to_string())),
@@ -178,6 +180,18 @@ impl Desk {
                 Err((CallStatus::Error, format!("the tool panicked: {text}")))
             }
         }
+    }
+
+    fn check_scope(&self, name: &str) -> Result<(), (CallStatus, String)> {
+        let Some(effect) = self.bounds.forbids(name) else { return Ok(()) };
+        let why = format!("denied: the tool {name} is out of scope here ({effect})");
+        Err((CallStatus::Denied, why))
+    }
+
+    /// Returns the call that a tool is to pass on, if it only does that.
+    fn passed_on(&self, name: &str, arguments: &str) -> Option<PassedOn> {
+        self.tools.get(name).filter(|tool| tool.passes_on())?;
+        parse_arguments(arguments).ok()
     }
 
     /// Tells whether it makes no difference if a call that was cut off had run.
@@ -193,8 +207,13 @@ impl Reviewer {
         let decision = match &call.state {
             CallState::Woken(_) if call.started => {
                 // It is said again that it starts: if it is cut off now, it may have run twice.
-                let arguments = call.rewritten.clone();
-                let again = CallStarted { call: call.id().clone(), arguments, rule: None };
+                let passed = self.desk.passed_on(&call.call.name, call.arguments());
+                let again = CallStarted {
+                    call: call.id().clone(),
+                    arguments: call.rewritten.clone(),
+                    passed_to: passed.map(|passed| passed.name),
+                    rule: None,
+                };
                 return Admission::Starts(again, prepared);
             }
             _ if call.started => {
@@ -235,8 +254,17 @@ impl Reviewer {
         let mut asked = ToolCall { arguments: call.arguments().to_owned(), ..call.call.clone() };
         for _ in 0..=REWRITES {
             let access = prepared.access.clone();
+            let passed = self.desk.passed_on(&asked.name, &asked.arguments);
+            let meant = match &passed {
+                Some(passed) => ToolCall {
+                    id: asked.id.clone(),
+                    name: passed.name.clone(),
+                    arguments: passed.arguments().to_owned(),
+                },
+                None => asked.clone(),
+            };
             let (agent, granted) = (&self.meta, &*self.granted);
-            let review = Review { call: &asked, access: &access, agent, decision, granted };
+            let review = Review { call: &meant, access: &access, agent, decision, granted };
             // A gate that cannot say does not let anything pass.
             let verdict = AssertUnwindSafe(self.gate.review(&review)).catch_unwind().await;
             let verdict = verdict.unwrap_or_else(|panic| Verdict::Deny {
@@ -246,7 +274,8 @@ impl Reviewer {
                 Verdict::Allow { rule } => {
                     let is_rewritten = asked.arguments != call.call.arguments;
                     let arguments = is_rewritten.then(|| asked.arguments.clone());
-                    let started = CallStarted { call: call.id().clone(), arguments, rule };
+                    let (call, passed_to) = (call.id().clone(), passed.map(|passed| passed.name));
+                    let started = CallStarted { call, arguments, passed_to, rule };
                     return Admission::Starts(started, prepared);
                 }
                 Verdict::Deny { reason } => {
@@ -256,15 +285,31 @@ impl Reviewer {
                     return Admission::Waits(Wake::Decision { question, rule, twin: None });
                 }
                 Verdict::Rewrite { arguments } => {
-                    prepared = match self.desk.prepare(&asked.name, &arguments) {
-                        Ok(prepared) => prepared,
+                    (asked.arguments, prepared) = match self.rewritten(&asked, passed, arguments) {
+                        Ok(rewritten) => rewritten,
                         Err((status, why)) => return Admission::Ends(status, why),
                     };
-                    asked.arguments = arguments;
                 }
             }
         }
         let why = "denied: the arguments were rewritten without end".to_owned();
         Admission::Ends(CallStatus::Denied, why)
+    }
+
+    /// Prepares a call with other arguments; if it is passed on, they are those of the tool that is
+    /// really called.
+    fn rewritten(
+        &self,
+        asked: &ToolCall,
+        passed: Option<PassedOn>,
+        arguments: String,
+    ) -> Result<(String, Prepared), (CallStatus, String)> {
+        let arguments = match passed {
+            Some(passed) => passed.with(&arguments),
+            None => Ok(arguments),
+        };
+        let arguments = arguments.map_err(|error| (CallStatus::Error, error.to_string()))?;
+        let prepared = self.desk.prepare(&asked.name, &arguments)?;
+        Ok((arguments, prepared))
     }
 }

@@ -10,7 +10,7 @@ use bowline_llm::{Message, Model, RawJson, Request, ToolBlock};
 
 use crate::conversation::{Last, OpenRun, Said};
 use crate::driver::panic_text;
-use crate::effect::{Class, Demand, DynEffect, EffectError, Mind, Question, Scope, Step};
+use crate::effect::{Bounds, Class, Demand, DynEffect, EffectError, Mind, Question, Step};
 use crate::entry::{Act, Acted, Entry, EntryKind, Phase, Rewrite, RunError, RunErrorKind};
 use crate::id::OpId;
 use crate::limits::LimitKind;
@@ -23,6 +23,7 @@ use super::{Halt, Turn, until};
 /// The effects of an agent, each with what it keeps in mind.
 pub(super) struct Effects {
     slots: Vec<Slot>,
+    bounds: Bounds,
 }
 
 struct Slot {
@@ -63,7 +64,9 @@ impl Effects {
             let (effect, mind) = (Arc::clone(effect), effect.begin());
             slots.push(Slot { name, effect, mind, broken: None });
         }
-        Self { slots }
+        let named = slots.iter().map(|slot| (slot.name.clone(), Arc::clone(&slot.effect)));
+        let bounds = named.collect();
+        Self { slots, bounds }
     }
 
     /// Forgets everything, and takes in the entries of a path.
@@ -89,8 +92,7 @@ impl Effects {
     /// Returns what the model is told of the tools.
     pub(super) fn block(&self, tools: &Toolbox) -> ToolBlock {
         let all = tools.block();
-        let hides = |slot: &Slot, name: &str| slot.effect.scope(name) == Scope::Hidden;
-        let is_shown = |name: &str| !self.slots.iter().any(|slot| hides(slot, name));
+        let is_shown = |name: &str| !self.bounds.hides(name);
         if all.specs().iter().all(|spec| is_shown(&spec.name)) {
             return all;
         }
@@ -98,10 +100,9 @@ impl Effects {
         ToolBlock::new(shown.cloned().collect())
     }
 
-    /// Returns the effect that forbids a tool.
-    pub(super) fn forbids(&self, tool: &str) -> Option<&str> {
-        let forbids = |slot: &&Slot| slot.effect.scope(tool) != Scope::Open;
-        self.slots.iter().find(forbids).map(|slot| slot.name.as_str())
+    /// Returns what they say of tools.
+    pub(super) fn bounds(&self) -> &Bounds {
+        &self.bounds
     }
 }
 
@@ -448,7 +449,7 @@ impl Turn {
     fn callable(&self) -> Toolbox {
         let offered = self.conversation.tools().0.specs();
         let is_offered = |name: &str| offered.iter().any(|spec| spec.name == name);
-        self.tools.filter(|name| is_offered(name) && self.effects.forbids(name).is_none())
+        self.tools.filter(|name| is_offered(name) && self.effects.bounds().forbids(name).is_none())
     }
 
     fn has_acted(&self, slot: &Slot, phase: Phase) -> bool {

@@ -243,12 +243,7 @@ impl Turn {
 
     fn desk(&self) -> Desk {
         let offered = self.conversation.tools().0.clone();
-        let calls = self.conversation.open_calls().into_iter().map(|call| call.call.name.as_str());
-        let forbidden = calls.filter_map(|name| {
-            let by = self.effects.forbids(name)?;
-            Some((name.to_owned(), by.to_owned()))
-        });
-        Desk { forbidden: forbidden.collect(), offered, tools: self.tools.clone() }
+        Desk { bounds: self.effects.bounds().clone(), offered, tools: self.tools.clone() }
     }
 
     /// Returns how many more calls may start; `None` for any number.
@@ -308,6 +303,7 @@ impl Turn {
             shared: Arc::clone(&self.session.shared),
             log: Some(Arc::downgrade(&self.log)),
             put_away: self.conversation.put_away().clone(),
+            bounds: self.effects.bounds().clone(),
         };
         (cx, scope)
     }

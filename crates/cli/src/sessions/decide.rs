@@ -11,9 +11,9 @@ use bowline_agent::op::{Decision, Op, OpKind, Scope};
 use bowline_llm::CallId;
 use bowline_store::Files;
 
-use super::tree::plain;
 use crate::args::{self, Decide, HowLong};
 use crate::exit::Failure;
+use crate::plain;
 
 /// A call that waits for a person.
 struct Open {

@@ -5,7 +5,6 @@
 //! much as there is.
 
 mod fold;
-pub(super) mod plain;
 mod words;
 
 use std::io::{self, Write as _};

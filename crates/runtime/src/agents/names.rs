@@ -3,6 +3,7 @@
 use crate::config::{
     self, ALL, AgentConfig, ChildTools, Config, DEFAULT_AGENT, Fault, Loaded, Table, ToolboxConfig,
 };
+use crate::mcp;
 use crate::provider::{self, ModelName};
 
 use super::toolboxes;
@@ -121,7 +122,8 @@ impl Check<'_> {
     }
 
     fn tool(&self, name: &str) -> Wrong {
-        if name == ALL || toolboxes::server_of(name, self.servers()).is_some() {
+        let is_of_servers = toolboxes::server_of(name, self.servers()).is_some();
+        if name == ALL || name == mcp::RESOURCES || is_of_servers {
             return None;
         }
         let mut known: Vec<&str> = toolboxes::tools().chain(toolboxes::names()).collect();

@@ -1,6 +1,7 @@
 //! The names of tools, and the one place where an agent's tools are put together.
 
 use bowline_agent::tool::{Scope, Toolbox, ToolboxError};
+use bowline_tools::mcp::Pattern;
 
 use crate::config::{ALL, AgentConfig};
 
@@ -50,11 +51,9 @@ pub(crate) fn is_same(one: &str, other: &str) -> bool {
 
 /// Returns the server of a tool that a server brings, `mcp__server__tool`, and `mcp__server`.
 pub(crate) fn server_of<'a>(name: &str, servers: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let rest = name.strip_prefix("mcp__")?;
-    let is_its = |server: &&str| {
-        rest.strip_prefix(server).is_some_and(|tool| tool.is_empty() || tool.starts_with("__"))
-    };
-    servers.filter(is_its).max_by_key(|server| server.len())
+    let servers: Vec<&str> = servers.collect();
+    let pattern = Pattern::read(name, servers.iter().copied())?;
+    servers.into_iter().find(|server| *server == pattern.server)
 }
 
 /// Puts together what an agent may call of all the tools there are for it, whoever brings them: those

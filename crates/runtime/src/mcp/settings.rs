@@ -50,6 +50,9 @@ pub struct McpServer {
     pub timeout: Option<Span>,
     /// How long it may take to start.
     pub startup_timeout: Option<Span>,
+    /// Whether what it says of its tools is believed: a tool that says that it changes nothing may be
+    /// called without asking, beside others, and twice.
+    pub trust_hints: bool,
 }
 
 impl Default for McpServer {
@@ -65,6 +68,7 @@ impl Default for McpServer {
             enabled: true,
             timeout: None,
             startup_timeout: None,
+            trust_hints: false,
         }
     }
 }
@@ -90,6 +94,7 @@ impl McpServer {
             reach: self.reach(lookup),
             startup_timeout: self.startup_timeout.map_or(STARTUP, |span| span.0),
             timeout: self.timeout.map(|span| span.0),
+            trust_hints: self.trust_hints,
         }
     }
 
@@ -152,7 +157,7 @@ impl McpServer {
 
 /// Tells whether a value may be a secret. A path, a word or a number is none: replacing it wherever it
 /// stands would garble what has nothing to do with it.
-fn looks_secret(value: &str) -> bool {
+pub(crate) fn looks_secret(value: &str) -> bool {
     let is_place =
         value.starts_with(['/', '.', '~']) || value.contains("://") && !value.contains('@');
     let is_word = value.chars().all(|c| c.is_alphabetic() || matches!(c, '-' | '_' | ' ' | ','));

@@ -92,7 +92,29 @@ impl Words {
 
 fn words(text: &str) -> impl Iterator<Item = String> {
     let words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+    let words = words.flat_map(|word| parts(&word));
     words.filter(|word| word.chars().nth(1).is_some() && !STOP_WORDS.contains(word.as_str()))
+}
+
+/// Parts a run of letters where it goes over from a script with spaces between words to one without,
+/// and takes from the latter each pair of letters: where its words end is not written.
+fn parts(word: &str) -> Vec<String> {
+    let letters: Vec<char> = word.chars().collect();
+    let runs = letters.chunk_by(|a, b| has_no_spaces(*a) == has_no_spaces(*b));
+    let parts = runs.flat_map(|run| match run {
+        [first, _, ..] if has_no_spaces(*first) => run.windows(2).collect(),
+        run => vec![run],
+    });
+    parts.map(|part| part.iter().collect()).collect()
+}
+
+/// Tells whether a letter is of a script that puts no spaces between words: Chinese, Japanese, and
+/// the like.
+fn has_no_spaces(c: char) -> bool {
+    matches!(c,
+        '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}'
+        | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'
+        | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{323af}')
 }
 
 #[cfg(test)]
@@ -103,5 +125,12 @@ mod tests {
     fn words_are_in_lower_case_and_without_those_of_any_task() {
         let found: Vec<_> = words("Fix the TEST file src/parse_config.rs: a Überlauf!").collect();
         assert_eq!(found, ["src", "parse", "config", "rs", "überlauf"]);
+    }
+
+    #[test]
+    fn what_is_written_without_spaces_is_taken_in_pairs() {
+        let found: Vec<_> = words("修复登录页面的bug、ログイン").collect();
+        let pairs = ["修复", "复登", "登录", "录页", "页面", "面的", "bug", "ログ", "グイ", "イン"];
+        assert_eq!(found, pairs);
     }
 }

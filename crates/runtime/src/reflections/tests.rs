@@ -257,7 +257,7 @@ async fn words_of_any_task_are_no_resemblance() {
 }
 
 #[tokio::test]
-async fn what_is_most_alike_comes_first_however_old() {
+async fn what_is_most_alike_is_told_however_old_and_of_that_the_newest_first() {
     let place = Place::new();
     let reflections = place.reflections();
     let failures = [
@@ -268,7 +268,7 @@ async fn what_is_most_alike_comes_first_however_old() {
     note_all(&reflections, failures).await;
     let told = reflections.prior("Port the tokenizer benchmark to Windows 11").await.unwrap();
     let order: Vec<_> = told.lines().filter(|line| ["oldest", "newer"].contains(line)).collect();
-    assert_eq!(order, ["oldest", "newer"]);
+    assert_eq!(order, ["newer", "oldest"]);
     assert!(!told.contains("newest"), "{told}");
 }
 

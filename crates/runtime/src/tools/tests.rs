@@ -78,6 +78,17 @@ fn tools_of_all_kinds_are_made() {
 }
 
 #[test]
+fn a_variable_that_plainly_holds_no_secret_is_none() {
+    let all = made(
+        "[tools.x]\nscript = \"true\"\nenv = { A = \"$HOME/bin\", B = \"$MODE\", C = \"$API_KEY\", D = \"$OTHER\" }",
+        &[("HOME", "/home/me"), ("MODE", "debug"), ("API_KEY", "plain"), ("OTHER", "a1b2c3")],
+    );
+    let secrets = all.unwrap().secrets;
+    let names: Vec<_> = secrets.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["API_KEY", "OTHER"]);
+}
+
+#[test]
 fn what_is_wrong_is_told_with_the_name_of_the_tool() {
     let cases = [
         ("kind = 'http'", "tool \"x\": a tool of kind http needs url"),

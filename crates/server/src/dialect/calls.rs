@@ -37,7 +37,7 @@ impl Calls {
                 call.name.clone_from(name);
                 call.arguments.clone_from(arguments);
             }
-            EventBody::ToolStart { name, arguments } => {
+            EventBody::ToolStart { name, arguments, .. } => {
                 call.name.clone_from(name);
                 call.has_started = true;
                 if let Some(rewritten) = arguments {

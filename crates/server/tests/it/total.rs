@@ -166,8 +166,10 @@ fn of_calls() -> impl Strategy<Value = EventBody> {
     let denied = |reason| Decision::Deny { reason };
     prop_oneof![
         (tools(), texts()).prop_map(|(name, arguments)| EventBody::ToolCall { name, arguments }),
-        (tools(), proptest::option::of(texts()))
-            .prop_map(|(name, arguments)| EventBody::ToolStart { name, arguments }),
+        (tools(), proptest::option::of(texts())).prop_map(|(name, arguments)| {
+            let passed_to = None;
+            EventBody::ToolStart { name, arguments, passed_to }
+        }),
         texts().prop_map(|text| EventBody::ToolOutput { text, omitted: 3 }),
         (tools(), statuses(), texts()).prop_map(|(name, status, text)| {
             let content = Arc::new([Part::Text(text)]);

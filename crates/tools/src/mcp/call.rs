@@ -19,8 +19,9 @@ use tokio::time::{Instant, sleep_until};
 use bowline_agent::entry::Wake;
 use bowline_agent::tool::{ToolContext, ToolError, ToolOutput};
 
-use super::connection::{Connection, told};
+use super::connection::{Connection, refusal, told};
 use super::content;
+use super::http::Refusal;
 use super::question::{Interview, Next};
 
 /// How much may wait to be heard of a call; of progress the rest is dropped.
@@ -145,6 +146,10 @@ pub(super) struct Flight {
 pub(super) enum Failure {
     /// For the model, as it is.
     Told(ToolError),
+    /// The server did not take the call, so that it did not run.
+    Refused(Refusal),
+    /// The server took the call and gave no answer to it, and nobody knows what the call did.
+    Unanswered(String),
     /// The connection broke, and nobody knows what the call did.
     Broken(String),
 }
@@ -162,7 +167,7 @@ impl Flight {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let sent =
             connection.peer().send_cancellable_request(request, PeerRequestOptions::no_options());
-        let handle = sent.await.map_err(|error| Failure::Broken(told(&error)))?;
+        let handle = sent.await.map_err(|error| failure(&error))?;
         entered.is_known_by(handle.id.clone(), handle.progress_token.clone());
         Ok(Self {
             handle,
@@ -243,7 +248,7 @@ impl Flight {
             Ok(ServerResult::CallToolResult(result)) => Ok(result),
             Ok(_) => failed("the server answered with something that is no result".to_owned()),
             Err(ServiceError::McpError(error)) => failed(content::protocol_error(&error)),
-            Err(error) => Err(Failure::Broken(told(&error))),
+            Err(error) => Err(failure(&error)),
         }
     }
 
@@ -255,6 +260,14 @@ impl Flight {
             let (peer, id) = (self.handle.peer.clone(), self.handle.id.clone());
             runtime.spawn(async move { cancel(&peer, id).await });
         }
+    }
+}
+
+fn failure(error: &ServiceError) -> Failure {
+    match refusal(error) {
+        Some(refusal) if refusal.did_not_run => Failure::Refused(refusal),
+        Some(refusal) => Failure::Unanswered(refusal.why),
+        None => Failure::Broken(told(error)),
     }
 }
 

@@ -14,7 +14,7 @@ use rmcp::model::{
 #[expect(deprecated, reason = "servers of today still ask for roots")]
 use rmcp::model::{ListRootsResult, Root, RootsCapabilities};
 use rmcp::service::{NotificationContext, RequestContext, RoleClient};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, watch};
 
 use super::call::Calls;
 
@@ -24,7 +24,7 @@ pub(super) struct Client {
     /// The calls that are under way on it.
     pub(super) calls: Arc<Calls>,
     /// Hears that the server offers something else now.
-    pub(super) changed: mpsc::Sender<()>,
+    pub(super) changed: Arc<Notify>,
     /// The folder that the server is told to work in.
     pub(super) root: watch::Receiver<PathBuf>,
     /// Whether somebody can answer questions.
@@ -85,12 +85,11 @@ impl ClientHandler for Client {
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        // A notice that waits already says the same.
-        let _ = self.changed.try_send(());
+        self.changed.notify_one();
     }
 
     async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
-        let _ = self.changed.try_send(());
+        self.changed.notify_one();
     }
 }
 

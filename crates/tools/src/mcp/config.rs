@@ -19,6 +19,8 @@ pub struct ServerConfig {
     pub startup_timeout: Duration,
     /// How long one call may take, in place of the limit that holds for all tools.
     pub timeout: Option<Duration>,
+    /// Whether what it says of its tools is believed: which of them change nothing.
+    pub trust_hints: bool,
 }
 
 /// How a server is reached.

@@ -1,10 +1,10 @@
 //! A connection to a server, from its handshake to its end.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rmcp::model::{PaginatedRequestParams, Tool};
 use rmcp::service::{
     ClientInitializeError, Peer, RoleClient, RunningService, ServiceError, serve_client,
 };
@@ -14,16 +14,14 @@ use tokio::time::{Instant, timeout_at};
 use super::call::Calls;
 use super::client::Client;
 use super::config::{Host, Reach, ServerConfig};
+use super::http::Refusal;
+use super::lines::Lines;
+use super::listing::Tools;
 use super::stdio::{Aside, Process};
 use super::{content, http};
 
 /// How much of what a server says on its standard error is shown with an error.
 const SHOWN_ASIDE: usize = 2000;
-
-/// How many pages of tools are read, and how many tools kept: a server that has no end of them must
-/// not fill the memory.
-const MAX_PAGES: usize = 1000;
-const MAX_TOOLS: usize = 10_000;
 
 /// How long a connection may take to close.
 const CLOSE: Duration = Duration::from_secs(2);
@@ -33,6 +31,7 @@ pub(super) struct Connection {
     peer: Peer<RoleClient>,
     calls: Arc<Calls>,
     aside: Option<Aside>,
+    is_lost: AtomicBool,
     owned: Mutex<Owned>,
 }
 
@@ -48,8 +47,8 @@ struct Owned {
 pub(super) struct Offer {
     /// Its own name and version.
     pub(super) server: String,
-    /// Its tools, by name.
-    pub(super) tools: Vec<Tool>,
+    /// Its tools.
+    pub(super) tools: Tools,
     /// Whether it has resources that can be read.
     pub(super) has_resources: bool,
 }
@@ -74,11 +73,13 @@ impl Connection {
     ) -> Result<(Self, Offer), Unreachable> {
         let deadline = Instant::now() + config.startup_timeout;
         let never = |why: String| Unreachable { why, aside: String::new(), may_recover: false };
-        let late = || {
-            format!(
+        let late = |process: Option<Process>| Unreachable {
+            why: format!(
                 "it did not answer within {} s (startup_timeout)",
                 config.startup_timeout.as_secs_f64()
-            )
+            ),
+            aside: process.map(|process| process.aside().tail(SHOWN_ASIDE)).unwrap_or_default(),
+            may_recover: false,
         };
         let calls = Arc::clone(&client.calls);
         let (mut process, service) =
@@ -86,7 +87,10 @@ impl Connection {
                 Reach::Program(program) => {
                     let started = Process::start(&config.name, program, host).await;
                     let (process, (read, write)) = started.map_err(never)?;
-                    let service = serve_client(client, AsyncRwTransport::new(read, write));
+                    let transport = AsyncRwTransport::new(Lines::new(read), write);
+                    // None of these lines is too long.
+                    let transport = transport.with_max_line_length(usize::MAX);
+                    let service = serve_client(client, transport);
                     (Some(process), timeout_at(deadline, service).await)
                 }
                 Reach::Http(address) => {
@@ -99,18 +103,20 @@ impl Connection {
                 let peer = service.peer().clone();
                 let aside = process.as_ref().map(|process| process.aside().clone());
                 let owned = Mutex::new(Owned { service: Some(service), process: process.take() });
-                let connection = Self { peer, calls, aside, owned };
+                let is_lost = AtomicBool::new(false);
+                let connection = Self { peer, calls, aside, is_lost, owned };
                 match timeout_at(deadline, connection.offer()).await {
                     Ok(Ok(offer)) => return Ok((connection, offer)),
                     Ok(Err(error)) => {
                         let why = format!("it does not say what it offers: {}", told(&error));
                         return Err(connection.unreachable(why, true).await);
                     }
-                    Err(_) => return Err(connection.unreachable(late(), false).await),
+                    Err(_) => return Err(late(connection.lock().process.take())),
                 }
             }
             Ok(Err(error)) => (explained(&error), true),
-            Err(_) => (late(), false),
+            // That it ends now is our doing.
+            Err(_) => return Err(late(process)),
         };
         Err(unreachable(why, may_recover, process).await)
     }
@@ -121,31 +127,12 @@ impl Connection {
         let capabilities = info.as_ref().map(|info| info.capabilities.clone()).unwrap_or_default();
         let server = info.as_ref().and_then(|info| info.server_info.as_ref());
         let server = server.map(|server| format!("{} {}", server.name, server.version));
-        let mut tools = match capabilities.tools {
-            Some(_) => self.tools().await?,
-            None => Vec::new(),
+        let tools = match capabilities.tools {
+            Some(_) => Tools::of(&self.peer).await?,
+            None => Tools::default(),
         };
-        tools.sort_by(|a, b| a.name.cmp(&b.name));
-        tools.dedup_by(|a, b| a.name == b.name);
         let has_resources = capabilities.resources.is_some() && self.has_resources().await;
         Ok(Offer { server: server.unwrap_or_default(), tools, has_resources })
-    }
-
-    async fn tools(&self) -> Result<Vec<Tool>, ServiceError> {
-        let mut tools = Vec::new();
-        let mut cursor = None;
-        for _ in 0..MAX_PAGES {
-            let page = PaginatedRequestParams::default().with_cursor(cursor.clone());
-            let page = self.peer.list_tools(Some(page)).await?;
-            tools.extend(page.tools);
-            // One that leads nowhere else would lead there for ever.
-            if page.next_cursor.is_none() || page.next_cursor == cursor || tools.len() > MAX_TOOLS {
-                break;
-            }
-            cursor = page.next_cursor;
-        }
-        tools.truncate(MAX_TOOLS);
-        Ok(tools)
     }
 
     async fn has_resources(&self) -> bool {
@@ -165,8 +152,14 @@ impl Connection {
         &self.calls
     }
 
+    /// Tells whether nothing more can be said over it.
     pub(super) fn is_closed(&self) -> bool {
-        self.peer.is_transport_closed()
+        self.is_lost.load(Ordering::Relaxed) || self.peer.is_transport_closed()
+    }
+
+    /// Takes note that the server does not know of it any more.
+    pub(super) fn lose(&self) {
+        self.is_lost.store(true, Ordering::Relaxed);
     }
 
     /// Returns what the server has said on its standard error of late.
@@ -242,13 +235,25 @@ fn explained(error: &ClientInitializeError) -> String {
         ClientInitializeError::JsonRpcError(error) => {
             format!("it refused: {}", content::protocol_error(error))
         }
-        ClientInitializeError::TransportError { error, .. } => causes(&*error.error),
+        ClientInitializeError::TransportError { error, .. } => {
+            let refusal = error.error.downcast_ref().and_then(http::refusal);
+            refusal.map_or_else(|| causes(&*error.error), |refusal| refusal.why)
+        }
         error => error.to_string(),
     }
 }
 
+/// Says what went wrong with a request that was sent, where the way it was sent tells.
+pub(super) fn refusal(error: &ServiceError) -> Option<Refusal> {
+    let ServiceError::TransportSend(error) = error else { return None };
+    http::refusal(error.error.downcast_ref()?)
+}
+
 /// Says what went wrong with a request.
 pub(super) fn told(error: &ServiceError) -> String {
+    if let Some(refusal) = refusal(error) {
+        return refusal.why;
+    }
     match error {
         ServiceError::McpError(error) => content::protocol_error(error),
         ServiceError::TransportSend(error) => causes(&*error.error),
@@ -258,7 +263,7 @@ pub(super) fn told(error: &ServiceError) -> String {
 }
 
 /// Returns an error with all that has led to it.
-fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+pub(super) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

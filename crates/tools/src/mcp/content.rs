@@ -2,10 +2,12 @@
 
 use rmcp::model::{CallToolResult, ContentBlock, ErrorData, Resource, ResourceContents};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use bowline_llm::{Media, Part};
 
-/// The kinds of images that models see.
-const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+use crate::read::{MAX_IMAGE, image_type};
 
 /// Returns a result as parts; what no model takes is told in words.
 pub(super) fn parts(result: CallToolResult) -> Vec<Part> {
@@ -13,7 +15,7 @@ pub(super) fn parts(result: CallToolResult) -> Vec<Part> {
     for block in result.content {
         match block {
             ContentBlock::Text(text) => add_text(&mut parts, &text.text),
-            ContentBlock::Image(image) => add_media(&mut parts, image.mime_type, image.data, None),
+            ContentBlock::Image(image) => add_media(&mut parts, &image.mime_type, image.data, None),
             ContentBlock::Audio(audio) => {
                 let bytes = bytes_of(&audio.data);
                 let kind = audio.mime_type;
@@ -48,7 +50,7 @@ pub(super) fn add_resource(parts: &mut Vec<Part>, resource: ResourceContents) {
         }
         ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
             let kind = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
-            add_media(parts, kind, blob, Some(uri));
+            add_media(parts, &kind, blob, Some(uri));
         }
         _ => add_text(parts, "[a resource of a kind that is not known here]"),
     }
@@ -102,14 +104,25 @@ fn add_text(parts: &mut Vec<Part>, text: &str) {
     }
 }
 
-fn add_media(parts: &mut Vec<Part>, media_type: String, data: String, name: Option<String>) {
-    if IMAGES.contains(&media_type.as_str()) {
-        parts.push(Part::Image(Media { media_type, data: data.into(), name }));
-        return;
-    }
+fn add_media(parts: &mut Vec<Part>, media_type: &str, data: String, name: Option<String>) {
     let bytes = bytes_of(&data);
+    let why_not = match media_type.starts_with("image/") {
+        // It would be refused with the whole request, in this turn and in all that follow.
+        true if bytes > MAX_IMAGE => format!("more than an image may have ({MAX_IMAGE})"),
+        true => match STANDARD.decode(&data).map(|content| image_type(&content)) {
+            // What it is counts, not what it is said to be.
+            Ok(Some(kind)) => {
+                let image = Media { media_type: kind.to_owned(), data: data.into(), name };
+                parts.push(Part::Image(image));
+                return;
+            }
+            Ok(None) => "it is no image that can be shown here".to_owned(),
+            Err(_) => "it is not base64".to_owned(),
+        },
+        false => "it cannot be shown here".to_owned(),
+    };
     let name = name.map_or_else(String::new, |name| format!("{name}, "));
-    add_text(parts, &format!("[{name}{media_type}, {bytes} bytes: it cannot be shown here]"));
+    add_text(parts, &format!("[{name}{media_type}, {bytes} bytes: {why_not}]"));
 }
 
 /// Returns how many bytes a base64 text stands for.
@@ -143,20 +156,39 @@ mod tests {
         let content = json!([
             { "type": "text", "text": "one" },
             { "type": "text", "text": "two" },
-            { "type": "image", "data": "AAAA", "mimeType": "image/png" },
+            { "type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png" },
             { "type": "image", "data": "AAAA", "mimeType": "image/tiff" },
             { "type": "audio", "data": "AAA=", "mimeType": "audio/wav" },
             { "type": "resource_link", "uri": "file:///a", "name": "a", "mimeType": "text/x" },
             { "type": "resource", "resource": { "uri": "file:///b", "text": "inside" } },
         ]);
-        let image = Media { media_type: "image/png".to_owned(), data: "AAAA".into(), name: None };
-        let words = "[image/tiff, 3 bytes: it cannot be shown here]\n\
+        let image =
+            Media { media_type: "image/png".to_owned(), data: "iVBORw0KGgo=".into(), name: None };
+        let words = "[image/tiff, 3 bytes: it is no image that can be shown here]\n\
             [audio, audio/wav, 2 bytes: it cannot be heard here]\n\
             [resource file:///a a (text/x)]\n[file:///b]\ninside";
         assert_eq!(
             parts_of(&content, None),
             [Part::Text("one\ntwo".into()), Part::Image(image), Part::Text(words.into())]
         );
+    }
+
+    #[test]
+    fn an_image_that_a_provider_would_refuse_is_told_in_words() {
+        let image =
+            |data: &str| json!([{ "type": "image", "data": data, "mimeType": "image/png" }]);
+        for (data, words) in [
+            ("no base64!", "[image/png, 7 bytes: it is not base64]".to_owned()),
+            ("", "[image/png, 0 bytes: it is no image that can be shown here]".to_owned()),
+            (
+                &"A".repeat(6_000_000),
+                format!("[image/png, 4500000 bytes: more than an image may have ({MAX_IMAGE})]"),
+            ),
+        ] {
+            assert_eq!(parts_of(&image(data), None), [Part::Text(words)]);
+        }
+        let [Part::Image(shown)] = &parts_of(&image("/9j/"), None)[..] else { panic!() };
+        assert_eq!(shown.media_type, "image/jpeg");
     }
 
     #[test]

@@ -18,19 +18,70 @@ const MAX_SERVER: usize = 24;
 pub struct Scope {
     /// The servers; `None` for all.
     pub servers: Option<Vec<String>>,
-    /// The names of tools, in which `*` stands for anything; `None` for all.
-    pub tools: Option<Vec<String>>,
+    /// What of them; `None` for all.
+    pub only: Option<Only>,
+}
+
+/// A choice of what servers offer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Only {
+    /// Their tools.
+    pub tools: Vec<Pattern>,
+    /// Whether what they have to read can be read.
+    pub resources: bool,
+}
+
+/// Tools of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern {
+    /// The server, as it is configured.
+    pub server: String,
+    /// The tool, by its name there or by the one that stands for it here; `*` stands for anything.
+    pub tool: String,
 }
 
 impl Scope {
     /// Tells whether it has anything of a server.
-    pub(super) fn has_server(&self, name: &str) -> bool {
+    pub fn has_server(&self, name: &str) -> bool {
+        let is_named = |tools: &[Pattern]| tools.iter().any(|tool| tool.server == name);
         self.servers.as_ref().is_none_or(|servers| servers.iter().any(|known| known == name))
+            && self.only.as_ref().is_none_or(|only| only.resources || is_named(&only.tools))
     }
 
-    /// Tells whether it has a tool.
-    pub(super) fn has_tool(&self, name: &str) -> bool {
-        self.tools.as_ref().is_none_or(|tools| tools.iter().any(|pattern| fits(pattern, name)))
+    /// Tells whether it has what servers have to read.
+    pub(super) fn has_resources(&self) -> bool {
+        self.only.as_ref().is_none_or(|only| only.resources)
+    }
+
+    /// Tells whether it has a tool of a server, which has one name there and another here.
+    pub(super) fn has_tool(&self, server: &str, names: [&str; 2]) -> bool {
+        let is_it = |pattern: &Pattern| pattern.server == server && pattern.is_any_of(names);
+        self.only.as_ref().is_none_or(|only| only.tools.iter().any(is_it))
+    }
+}
+
+impl Pattern {
+    /// Reads `mcp__SERVER` or `mcp__SERVER__TOOL`, where the server is one of these, as it is
+    /// configured or as it stands in the names of its tools.
+    pub fn read<'a>(name: &str, servers: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let rest = name.strip_prefix(PREFIX)?;
+        let servers: Vec<&str> = servers.into_iter().collect();
+        let here = of_servers(&servers);
+        let each = servers.iter().zip(&here);
+        let read = each.flat_map(|(server, here)| {
+            [server, here.as_str()].map(|begins| {
+                let tool = match rest.strip_prefix(begins)? {
+                    "" => "*",
+                    tool => tool.strip_prefix("__").filter(|tool| !tool.is_empty())?,
+                };
+                Some((begins.len(), Self { server: (*server).to_owned(), tool: tool.to_owned() }))
+            })
+        });
+        read.flatten().max_by_key(|(length, _)| *length).map(|(_, pattern)| pattern)
+    }
+
+    pub(super) fn is_any_of(&self, names: [&str; 2]) -> bool {
+        names.iter().any(|name| fits(&self.tool, name))
     }
 }
 
@@ -57,6 +108,11 @@ pub(super) fn of_tools(server: &str, names: &[&str]) -> Vec<String> {
     distinct.into_iter().map(|tool| format!("{PREFIX}{server}__{tool}")).collect()
 }
 
+/// Returns how long the part of a tool's name is that stands for its server.
+pub(super) fn prefix_length(server: &str) -> usize {
+    PREFIX.len() + server.len() + 2
+}
+
 /// Makes names of which all providers take each character. No two underscores stand together, so that
 /// it stays clear where the server's name ends; what is too long ends in a hash.
 fn clean(name: &str, room: usize) -> String {
@@ -67,7 +123,12 @@ fn clean(name: &str, room: usize) -> String {
             clean.push(c);
         }
     }
-    if clean.len() <= room && !clean.is_empty() { clean } else { hashed(name, &clean, room) }
+    // At its ends one would stand beside those that part the names.
+    let clean = clean.trim_matches('_');
+    match clean.len() <= room && !clean.is_empty() {
+        true => clean.to_owned(),
+        false => hashed(name, clean, room),
+    }
 }
 
 /// Has names that became the same by cleaning end in a hash of what they were.
@@ -89,7 +150,10 @@ fn hashed(name: &str, clean: &str, room: usize) -> String {
     let hash = Sha256::digest(name.as_bytes());
     let hash: String = hash.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     let kept = clean.get(..room.saturating_sub(hash.len() + 1)).unwrap_or(clean);
-    format!("{}_{hash}", kept.trim_end_matches('_'))
+    match kept.trim_end_matches('_') {
+        "" => hash,
+        kept => format!("{kept}_{hash}"),
+    }
 }
 
 #[cfg(test)]
@@ -107,7 +171,7 @@ mod tests {
         let long = "x".repeat(100);
         let names = of_tools("fs", &[&long, "ü", ""]);
         assert_eq!(names[0].len(), MAX_NAME);
-        assert_eq!(names[1], "mcp__fs___");
+        assert!(names[1] != names[2] && !names[1].contains("___"), "{names:?}");
         for name in &names {
             let is_taken = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
             assert!(name.len() <= MAX_NAME && name.chars().all(is_taken), "{name}");
@@ -128,19 +192,62 @@ mod tests {
     }
 
     #[test]
+    fn no_name_ends_or_begins_with_what_parts_names() {
+        assert_eq!(of_servers(&["_git_", "x"]), ["git", "x"]);
+        let both = of_servers(&["git", "git_"]);
+        assert!(both[0] == "git" && both[1].starts_with("git_") && both[1].len() > 8, "{both:?}");
+        assert_eq!(of_tools("git", &["_x_"]), ["mcp__git__x"]);
+    }
+
+    #[test]
     fn a_star_stands_for_anything() {
-        let scope = Scope { servers: None, tools: Some(vec!["mcp__fs__*".into(), "x*y*z".into()]) };
-        for (name, has) in [
-            ("mcp__fs__read", true),
-            ("mcp__fs__", true),
-            ("mcp__git__log", false),
-            ("xyz", true),
-            ("x1y2z", true),
-            ("x1y2", false),
+        for (pattern, name, fits) in [
+            ("*", "read", true),
+            ("*", "", true),
+            ("r*", "log", false),
+            ("x*y*z", "xyz", true),
+            ("x*y*z", "x1y2z", true),
+            ("x*y*z", "x1y2", false),
         ] {
-            assert_eq!(scope.has_tool(name), has, "{name}");
+            assert_eq!(super::fits(pattern, name), fits, "{pattern} {name}");
         }
-        assert!(Scope::default().has_tool("any"));
-        assert!(!Scope { tools: Some(Vec::new()), ..Scope::default() }.has_tool("any"));
+    }
+
+    #[test]
+    fn a_pattern_names_a_server_as_it_is_configured_or_as_tools_are_called() {
+        let servers = ["git", "git_", "my server", "a__b"];
+        let read = |name: &str| {
+            Pattern::read(name, servers).map(|Pattern { server, tool }| format!("{server}|{tool}"))
+        };
+        for (name, pattern) in [
+            ("mcp__git", Some("git|*")),
+            ("mcp__git__lo*", Some("git|lo*")),
+            // The longest name counts.
+            ("mcp__git___x", Some("git_|x")),
+            ("mcp__my server__do.it", Some("my server|do.it")),
+            ("mcp__my_server__do_it", Some("my server|do_it")),
+            ("mcp__a__b__c", Some("a__b|c")),
+            ("mcp__gi", None),
+            ("git__log", None),
+        ] {
+            assert_eq!(read(name).as_deref(), pattern, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_scope_has_what_it_names_by_either_name() {
+        let only = |tool: &str| Scope {
+            servers: None,
+            only: Some(Only {
+                tools: vec![Pattern { server: "fs".to_owned(), tool: tool.to_owned() }],
+                resources: false,
+            }),
+        };
+        assert!(only("do.it").has_tool("fs", ["do.it", "do_it"]));
+        assert!(only("do_*").has_tool("fs", ["do.it", "do_it"]));
+        assert!(!only("*").has_tool("fs_", ["do.it", "do_it"]) && !only("*").has_server("fs_"));
+        assert!(Scope::default().has_tool("any", ["x", "x"]) && Scope::default().has_resources());
+        let none = Scope { only: Some(Only::default()), ..Scope::default() };
+        assert!(!none.has_server("fs") && !none.has_resources());
     }
 }

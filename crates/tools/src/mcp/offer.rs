@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use bowline_agent::tool::{DynTool, ToolSource, Toolbox};
 
 use super::config::{Host, ServerConfig};
-use super::names::{self, Scope};
+use super::names::{self, Pattern, Scope};
 use super::resources::Resources;
 use super::search::{Call, Search};
 use super::server::{Report, ReportedTool, Server, State};
@@ -20,6 +20,15 @@ use super::tool::ServerTool;
 pub struct Servers {
     servers: Vec<Named>,
     root: Option<watch::Sender<PathBuf>>,
+}
+
+/// A tool that is named and that its server does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// How it is named.
+    pub pattern: Pattern,
+    /// The tools that the server has.
+    pub known: Vec<String>,
 }
 
 /// A server and the part of names that stands for it.
@@ -33,7 +42,17 @@ impl Servers {
     /// Begins to start servers, side by side, and does not wait for any of them.
     ///
     /// Must be called within a tokio runtime, in which they live.
-    pub fn start(mut configs: Vec<ServerConfig>, host: Host) -> Self {
+    pub fn start(configs: Vec<ServerConfig>, host: Host) -> Self {
+        Self::start_some(configs, host, |_| true)
+    }
+
+    /// As [`Servers::start`], but starts only those whose names are wanted. The others count for how
+    /// the tools of these are called.
+    pub fn start_some(
+        mut configs: Vec<ServerConfig>,
+        host: Host,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Self {
         configs.sort_by(|a, b| a.name.cmp(&b.name));
         let names: Vec<_> = configs.iter().map(|config| config.name.as_str()).collect();
         let prefixes = names::of_servers(&names);
@@ -43,7 +62,9 @@ impl Servers {
             let server = Arc::new(Server::start(config, Arc::clone(&host), root.clone()));
             Named { prefix, server }
         };
-        Self { servers: configs.into_iter().zip(prefixes).map(start).collect(), root: Some(tell) }
+        let named = configs.into_iter().zip(prefixes);
+        let wanted = named.filter(|(config, _)| is_wanted(&config.name));
+        Self { servers: wanted.map(start).collect(), root: Some(tell) }
     }
 
     /// Waits until it is clear of each server whether it can be used: at the longest until its time to
@@ -64,16 +85,28 @@ impl Servers {
         self.servers.iter().map(report).collect()
     }
 
-    /// Says in one line each which servers cannot be used, and why.
+    /// Says in one line each which servers and which of their tools cannot be used, and why.
     pub fn complaints(&self) -> Vec<String> {
-        let complaint = |named: &Named| {
-            let Report { name, state, aside, .. } = named.server.report();
-            let State::Failed(why) = state else { return None };
-            let last = aside.lines().last().map(str::trim).filter(|line| !line.is_empty());
-            let last = last.map_or_else(String::new, |line| format!(" ({line})"));
-            Some(format!("MCP server {name}: {why}{last}"))
+        let complaints = |named: &Named| {
+            let Report { name, state, aside, left_out, .. } = named.server.report();
+            let failed = match state {
+                State::Failed(why) => {
+                    let last = aside.lines().last().map(str::trim).filter(|line| !line.is_empty());
+                    Some(why + &last.map_or_else(String::new, |line| format!(" ({line})")))
+                }
+                State::Starting | State::Ready => None,
+            };
+            let all = failed.into_iter().chain(left_out);
+            all.map(|what| format!("MCP server {name}: {what}")).collect::<Vec<_>>()
         };
-        self.servers.iter().filter_map(complaint).collect()
+        self.servers.iter().flat_map(complaints).collect()
+    }
+
+    /// Returns the tools that a scope names and that servers which can be used do not have.
+    pub fn missing(&self, scope: &Scope) -> Vec<Missing> {
+        let ready = self.servers.iter().filter(|it| it.server.report().state == State::Ready);
+        let in_scope = ready.filter(|it| scope.has_server(&it.server.config.name));
+        in_scope.flat_map(|named| named.missing(scope)).collect()
     }
 
     /// Tells the servers that work is done in another folder now.
@@ -87,13 +120,13 @@ impl Servers {
     /// that find and call them.
     pub fn tools(&self, scope: &Scope, max_bytes: usize) -> Toolbox {
         let in_scope = || self.servers.iter().filter(|it| scope.has_server(&it.server.config.name));
-        let mut tools: Vec<Arc<ServerTool>> = in_scope().flat_map(Named::tools).collect();
-        tools.retain(|tool| scope.has_tool(&tool.told().name));
+        let tools = in_scope().flat_map(|named| named.tools_in(scope));
+        let tools: Vec<Arc<ServerTool>> = tools.collect();
         let mut toolbox = Toolbox::default();
         // Names differ by the way they are made; what would have another's is left out.
         let mut add = |tool: Arc<dyn DynTool>| drop(toolbox.add(tool));
         if tools.iter().map(bytes).sum::<usize>() > max_bytes {
-            let servers = in_scope().filter(|named| !named.server.offer().tools.is_empty());
+            let servers = in_scope().filter(|named| !named.server.offer().tools.usable.is_empty());
             let servers = servers.map(|named| named.server.config.name.clone()).collect();
             let hidden = Arc::new(tools);
             add(Arc::new(Search { hidden: Arc::clone(&hidden), servers }));
@@ -104,7 +137,7 @@ impl Servers {
         let has_resources = |named: &&Named| named.server.offer().has_resources;
         let servers: Vec<_> =
             in_scope().filter(has_resources).map(|named| Arc::clone(&named.server)).collect();
-        if !servers.is_empty() && scope.has_tool(<Resources as bowline_agent::tool::Tool>::NAME) {
+        if !servers.is_empty() && scope.has_resources() {
             add(Arc::new(Resources { servers }));
         }
         toolbox
@@ -122,12 +155,35 @@ impl Servers {
 }
 
 impl Named {
+    fn tools_in(&self, scope: &Scope) -> Vec<Arc<ServerTool>> {
+        let mut tools = self.tools();
+        tools.retain(|tool| scope.has_tool(&self.server.config.name, self.names_of(tool)));
+        tools
+    }
+
+    /// Returns the names of a tool: the one at its server, and the last part of the one here.
+    fn names_of<'a>(&self, tool: &'a ServerTool) -> [&'a str; 2] {
+        let here = &tool.told().name;
+        [tool.own_name(), here.get(names::prefix_length(&self.prefix)..).unwrap_or(here)]
+    }
+
+    /// Returns the tools that a scope names and the server does not have.
+    fn missing(&self, scope: &Scope) -> Vec<Missing> {
+        let patterns = scope.only.iter().flat_map(|only| &only.tools);
+        let of_this = patterns.filter(|it| it.server == self.server.config.name && it.tool != "*");
+        let tools = self.tools();
+        let has = |pattern: &Pattern| tools.iter().any(|it| pattern.is_any_of(self.names_of(it)));
+        let known = || tools.iter().map(|tool| tool.own_name().to_owned()).collect();
+        let missing = of_this.filter(|pattern| !has(pattern));
+        missing.map(|pattern| Missing { pattern: pattern.clone(), known: known() }).collect()
+    }
+
     fn tools(&self) -> Vec<Arc<ServerTool>> {
-        let offer = self.server.offer();
-        let own: Vec<&str> = offer.tools.iter().map(|tool| &*tool.name).collect();
+        let tools = &self.server.ask_offer().tools.usable;
+        let own: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
         let names = names::of_tools(&self.prefix, &own);
         let make = |(tool, name)| Arc::new(ServerTool::new(Arc::clone(&self.server), name, tool));
-        offer.tools.iter().zip(names).map(make).collect()
+        tools.iter().zip(names).map(make).collect()
     }
 }
 

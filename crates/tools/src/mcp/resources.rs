@@ -11,10 +11,8 @@ use bowline_agent::tool::{Access, Deadline, Recovery, Tool, ToolContext, ToolErr
 
 use super::connection::told;
 use super::content;
+use super::listing::{self, Resources as Listed};
 use super::server::Server;
-
-/// The most resources of a server that are listed.
-const MAX_LISTED: usize = 200;
 
 /// How long the listing of one server may take.
 const LISTING: Duration = Duration::from_secs(30);
@@ -106,14 +104,16 @@ async fn read(server: &Server, uri: String) -> Result<ToolOutput, ToolError> {
 async fn list(server: &Server) -> String {
     let mut text = format!("{}:\n", server.config.name);
     match tokio::time::timeout(LISTING, lines(server)).await {
-        Ok(Ok(lines)) if lines.is_empty() => text.push_str("(nothing)\n"),
-        Ok(Ok(lines)) => {
-            for line in lines.iter().take(MAX_LISTED) {
-                text.push_str(line);
+        Ok(Ok(Listed { lines, .. })) if lines.is_empty() => text.push_str("(nothing)\n"),
+        Ok(Ok(Listed { lines, has_more })) => {
+            for line in lines {
+                text.push_str(&line);
                 text.push('\n');
             }
-            if lines.len() > MAX_LISTED {
-                text.push_str(&format!("[… {} more]\n", lines.len() - MAX_LISTED));
+            if has_more {
+                text.push_str(
+                    "[… and more; if you know what you look for, read it by its address]\n",
+                );
             }
         }
         Ok(Err(why)) => text.push_str(&format!("[{why}]\n")),
@@ -122,16 +122,7 @@ async fn list(server: &Server) -> String {
     text
 }
 
-async fn lines(server: &Server) -> Result<Vec<String>, String> {
+async fn lines(server: &Server) -> Result<Listed, String> {
     let connection = server.connection().await?;
-    let peer = connection.peer();
-    let resources = peer.list_all_resources().await.map_err(|error| told(&error))?;
-    let mut lines: Vec<_> = resources.iter().map(content::line_of).collect();
-    // Not every server knows what templates are.
-    for template in peer.list_all_resource_templates().await.unwrap_or_default() {
-        let description = template.description.as_deref().map(content::first_line);
-        let description = description.map_or_else(String::new, |text| format!(": {text}"));
-        lines.push(format!("{} {}{description}", template.uri_template, template.name));
-    }
-    Ok(lines)
+    listing::resources(connection.peer()).await.map_err(|error| told(&error))
 }

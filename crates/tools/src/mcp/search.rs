@@ -14,10 +14,10 @@ use serde::Deserialize;
 
 use bowline_agent::OutputSchema;
 use bowline_agent::tool::{
-    Access, DynTool, Prepared, Recovery, Tool, ToolContext, ToolError, ToolOutput, input_schema,
-    parse_arguments,
+    Access, DynTool, PassedOn, Prepared, Recovery, Tool, ToolContext, ToolError, ToolOutput,
+    input_schema, parse_arguments,
 };
-use bowline_llm::{RawJson, ToolSpec};
+use bowline_llm::ToolSpec;
 
 use super::content::first_line;
 use super::tool::ServerTool;
@@ -64,9 +64,10 @@ impl Tool for Search {
         Recovery::Rerun
     }
 
-    async fn run(&self, input: SearchInput, _: &ToolContext) -> Result<ToolOutput, ToolError> {
-        let found = best(&self.hidden, &input.query);
-        let count = self.hidden.len();
+    async fn run(&self, input: SearchInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
+        let may_find = |tool: &&Arc<ServerTool>| !cx.is_hidden(&tool.told().name);
+        let tools = || self.hidden.iter().filter(may_find);
+        let (found, count) = (best(tools(), &input.query), tools().count());
         if found.is_empty() {
             return Ok(format!("none of {count} tools matches; try other words").into());
         }
@@ -88,10 +89,12 @@ impl Tool for Search {
 }
 
 /// Returns the tools that match a query at all, the best first.
-fn best<'a>(tools: &'a [Arc<ServerTool>], query: &str) -> Vec<&'a Arc<ServerTool>> {
+fn best<'a>(
+    tools: impl Iterator<Item = &'a Arc<ServerTool>>,
+    query: &str,
+) -> Vec<&'a Arc<ServerTool>> {
     let wanted = words(query);
     let mut scored: Vec<_> = tools
-        .iter()
         .map(|tool| (score(tool.told(), query, &wanted), tool))
         .filter(|(score, _)| *score > 0)
         .collect();
@@ -145,14 +148,15 @@ pub(super) struct Call {
     pub(super) hidden: Hidden,
 }
 
-/// Calls a tool that tool_search has found.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[schemars(transform = crate::schema::shorten)]
+/// Calls a tool that tool_search has found: what is told of [`PassedOn`].
+#[derive(JsonSchema)]
+#[schemars(description = "Calls a tool that tool_search has found.")]
+#[expect(dead_code, reason = "it is there for its schema")]
 struct CallInput {
     name: String,
     /// An object that fits the schema of the tool.
-    #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
-    arguments: Option<RawJson>,
+    #[schemars(default)]
+    arguments: std::collections::BTreeMap<String, serde_json::Value>,
 }
 
 impl Call {
@@ -166,11 +170,16 @@ impl DynTool for Call {
         ToolSpec { name: Self::NAME.to_owned(), description, schema }
     }
 
+    fn passes_on(&self) -> bool {
+        true
+    }
+
     /// The call is what the tool behind it makes of it: what it touches, and how it recovers.
     fn prepare(self: Arc<Self>, arguments: &str) -> Result<Prepared, ToolError> {
-        let CallInput { name, arguments } = parse_arguments(arguments)?;
+        let passed: PassedOn = parse_arguments(arguments)?;
+        let name = passed.name.as_str();
         let Some(tool) = self.hidden.iter().find(|tool| tool.told().name == name) else {
-            let near = best(&self.hidden, &name);
+            let near = best(self.hidden.iter(), name);
             let near: Vec<_> = near.iter().take(3).map(|tool| tool.told().name.as_str()).collect();
             let meant = match near.is_empty() {
                 true => "; look for one with tool_search".to_owned(),
@@ -178,9 +187,8 @@ impl DynTool for Call {
             };
             return Err(ToolError::Failed(format!("there is no tool {name:?} to call{meant}")));
         };
-        let arguments = arguments.as_ref().map_or("{}", RawJson::as_str);
-        check(tool.told(), arguments)?;
-        Arc::clone(tool).prepare(arguments)
+        check(tool.told(), passed.arguments())?;
+        Arc::clone(tool).prepare(passed.arguments())
     }
 }
 

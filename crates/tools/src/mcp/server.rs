@@ -5,9 +5,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
 use serde::Serialize;
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, sleep};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use bowline_agent::id::AgentId;
@@ -27,7 +31,10 @@ const PAUSES: [Duration; 3] =
 pub(super) struct Server {
     pub(super) config: Arc<ServerConfig>,
     known: watch::Receiver<Known>,
-    orders: mpsc::Sender<Order>,
+    orders: mpsc::Sender<Waiter>,
+    /// Hears that somebody wants to know what the server offers.
+    asked: Arc<Notify>,
+    closing: CancellationToken,
     /// Calls that wait for a person, by whose they are.
     asking: Mutex<HashMap<(AgentId, CallId), Flight>>,
     _keeper: AbortOnDropHandle<()>,
@@ -66,6 +73,10 @@ pub struct Report {
     pub server: String,
     /// Its tools.
     pub tools: Vec<ReportedTool>,
+    /// What of its tools cannot be used, and why, in a line each.
+    pub left_out: Vec<String>,
+    /// What was changed of its tools so that providers take them, in a line each.
+    pub changed: Vec<String>,
     /// Whether it has resources.
     pub has_resources: bool,
     /// How long it took to start, in milliseconds.
@@ -83,11 +94,8 @@ pub struct ReportedTool {
     pub bytes: usize,
 }
 
-#[derive(Debug)]
-enum Order {
-    Connect { reply: oneshot::Sender<Result<Arc<Connection>, String>> },
-    Close { done: oneshot::Sender<()> },
-}
+/// Who waits for a connection.
+type Waiter = oneshot::Sender<Result<Arc<Connection>, String>>;
 
 impl Server {
     /// Begins to start a server.
@@ -99,16 +107,34 @@ impl Server {
         let config = Arc::new(config);
         let (tell, known) = watch::channel(Known::default());
         let (orders, taken) = mpsc::channel(16);
-        let (changed, changes) = mpsc::channel(1);
-        let keeper = Keeper { config: Arc::clone(&config), host, root, changed, tell, live: None };
-        let keeper = AbortOnDropHandle::new(tokio::spawn(keeper.run(taken, changes)));
-        Self { config, known, orders, asking: Mutex::default(), _keeper: keeper }
+        let (asked, changed) = <(Arc<Notify>, Arc<Notify>)>::default();
+        let closing = CancellationToken::new();
+        let keeper = Keeper {
+            config: Arc::clone(&config),
+            host,
+            root,
+            asked: Arc::clone(&asked),
+            changed,
+            tell,
+            live: None,
+            asides: FuturesUnordered::new(),
+        };
+        let keeper = tokio::spawn(keeper.run(taken, closing.clone()));
+        let _keeper = AbortOnDropHandle::new(keeper);
+        Self { config, known, orders, asked, closing, asking: Mutex::default(), _keeper }
     }
 
     /// Waits until it is clear whether the server can be used.
     pub(super) async fn settled(&self) {
         // The task that tells lives as long as the server.
         let _ = self.known.clone().wait_for(|known| known.state != State::Starting).await;
+    }
+
+    /// Returns what the server offers, as it said last. If it has something else since, it is asked
+    /// for that meanwhile.
+    pub(super) fn ask_offer(&self) -> Arc<Offer> {
+        self.asked.notify_one();
+        self.offer()
     }
 
     /// Returns what the server offers, as it said last.
@@ -124,6 +150,8 @@ impl Server {
             state: known.state.clone(),
             server: known.offer.server.clone(),
             tools: Vec::new(),
+            left_out: known.offer.tools.left_out.clone(),
+            changed: known.offer.tools.changed.clone(),
             has_resources: known.offer.has_resources,
             took_ms: u64::try_from(known.took.as_millis()).unwrap_or(u64::MAX),
             aside: known.aside.clone(),
@@ -134,17 +162,15 @@ impl Server {
     pub(super) async fn connection(&self) -> Result<Arc<Connection>, String> {
         let gone = || "its keeper is gone".to_owned();
         let (reply, answer) = oneshot::channel();
-        self.orders.send(Order::Connect { reply }).await.map_err(|_| gone())?;
+        self.orders.send(reply).await.map_err(|_| gone())?;
         answer.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    /// Ends the server.
+    /// Ends the server, whatever it is doing.
     pub(super) async fn close(&self) {
         self.asking.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        let (done, closed) = oneshot::channel();
-        if self.orders.send(Order::Close { done }).await.is_ok() {
-            let _ = closed.await;
-        }
+        self.closing.cancel();
+        self.orders.closed().await;
     }
 
     /// Keeps a call that waits for a person. What its agent asked before is over: of one agent only
@@ -167,30 +193,67 @@ struct Keeper {
     config: Arc<ServerConfig>,
     host: Arc<Host>,
     root: watch::Receiver<PathBuf>,
-    changed: mpsc::Sender<()>,
+    asked: Arc<Notify>,
+    changed: Arc<Notify>,
     tell: watch::Sender<Known>,
     live: Option<Arc<Connection>>,
+    /// What goes on meanwhile and holds up no call.
+    asides: FuturesUnordered<BoxFuture<'static, Option<Learned>>>,
+}
+
+/// What a server has said that it offers now, and over which connection; `None` if it could not say.
+type Learned = (Arc<Connection>, Option<Offer>);
+
+/// Whether what is known of a server's offer is what it offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fresh {
+    Yes,
+    /// It is being asked.
+    Asking,
+    /// It is not, and the server was asked already since somebody wanted to know: one that changes
+    /// all the time is not asked all the time.
+    No,
 }
 
 impl Keeper {
-    async fn run(mut self, mut orders: mpsc::Receiver<Order>, mut changes: mpsc::Receiver<()>) {
+    async fn run(mut self, mut waiters: mpsc::Receiver<Waiter>, closing: CancellationToken) {
+        // Dropped, it leaves nothing that is half done: not even a server that is being started.
+        tokio::select! {
+            biased;
+            () = closing.cancelled() => {}
+            () = self.keep(&mut waiters) => {}
+        }
+        self.asides.clear();
+        self.close().await;
+    }
+
+    async fn keep(&mut self, waiters: &mut mpsc::Receiver<Waiter>) {
         // Nobody else starts it, and whoever waits hears of it.
         let _ = self.connect().await;
+        let (asked, changed) = (Arc::clone(&self.asked), Arc::clone(&self.changed));
         let mut root = self.root.clone();
+        let (mut fresh, mut may_ask) = (Fresh::Yes, true);
         loop {
             tokio::select! {
-                order = orders.recv() => match order {
+                waiter = waiters.recv() => match waiter {
                     // Whoever has given up does not listen.
-                    Some(Order::Connect { reply }) => drop(reply.send(self.connected().await)),
-                    Some(Order::Close { done }) => {
-                        self.close().await;
-                        let _ = done.send(());
-                        return;
-                    }
+                    Some(waiter) => drop(waiter.send(self.connected().await)),
                     None => return,
                 },
-                Some(()) = changes.recv() => self.learn().await,
-                Ok(()) = root.changed() => self.tell_root().await,
+                () = changed.notified() => fresh = Fresh::No,
+                () = asked.notified() => may_ask = true,
+                Ok(()) = root.changed() => self.tell_root(),
+                Some(learned) = self.asides.next() => {
+                    if let Some(learned) = learned {
+                        self.learn(learned);
+                        // What has changed since is asked for when somebody wants to know.
+                        fresh = if fresh == Fresh::Asking { Fresh::Yes } else { fresh };
+                    }
+                }
+            }
+            if fresh == Fresh::No && may_ask {
+                (fresh, may_ask) = (Fresh::Asking, false);
+                self.ask();
             }
         }
     }
@@ -219,7 +282,7 @@ impl Keeper {
         self.close().await;
         let client = Client {
             calls: Arc::new(Calls::default()),
-            changed: self.changed.clone(),
+            changed: Arc::clone(&self.changed),
             root: self.root.clone(),
             attended: self.host.attended,
         };
@@ -246,21 +309,33 @@ impl Keeper {
         }
     }
 
-    /// Asks again what the server offers.
-    async fn learn(&mut self) {
-        let Some(live) = &self.live else { return };
-        let offer = tokio::time::timeout(self.config.startup_timeout, live.offer()).await;
-        // A server that cannot say it now offers what it did before.
-        if let Ok(Ok(offer)) = offer {
+    /// Asks again what the server offers, and waits for no answer.
+    fn ask(&self) {
+        let Some(live) = self.live.clone() else { return };
+        let time = self.config.startup_timeout;
+        self.asides.push(Box::pin(async move {
+            let offer = timeout(time, live.offer()).await;
+            let offer = offer.ok().and_then(Result::ok);
+            Some((live, offer))
+        }));
+    }
+
+    /// Takes in what a server offers now. One that cannot say it offers what it did before.
+    fn learn(&self, (of, offer): Learned) {
+        let is_of_live = self.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, &of));
+        if let (true, Some(offer)) = (is_of_live, offer) {
             self.tell.send_modify(|known| known.offer = Arc::new(offer));
         }
     }
 
-    async fn tell_root(&mut self) {
-        if let Some(live) = &self.live {
+    fn tell_root(&self) {
+        let Some(live) = self.live.clone() else { return };
+        let time = self.config.startup_timeout;
+        self.asides.push(Box::pin(async move {
             // Whoever does not want to know says so, and that is all.
-            let _ = live.peer().notify_roots_list_changed().await;
-        }
+            let _ = timeout(time, live.peer().notify_roots_list_changed()).await;
+            None
+        }));
     }
 
     async fn close(&mut self) {

@@ -76,6 +76,8 @@ impl Process {
         let exit = tokio::time::timeout(GRACE, self.running.exit()).await.ok()?;
         Some(match exit {
             Ok(status) => match (status.code, status.signal) {
+                // So it ends too when nobody listens to it any more: that tells nothing.
+                (Some(0), _) => return None,
                 (Some(code), _) => format!("it ended with exit code {code}"),
                 (None, Some(signal)) => format!("it was killed by signal {signal}"),
                 (None, None) => "it ended".to_owned(),

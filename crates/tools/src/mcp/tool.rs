@@ -13,6 +13,7 @@ use bowline_llm::{RawJson, ToolSpec};
 
 use super::call::{self, Failure, Flight};
 use super::connection::with_aside;
+use super::http::Refusal;
 use super::server::Server;
 
 /// A tool of a server.
@@ -33,8 +34,9 @@ struct Hints {
 }
 
 impl Hints {
-    fn of(tool: &Tool) -> Self {
-        let said = tool.annotations.as_ref();
+    /// Takes what a server says, if it is trusted to say the truth.
+    fn of(tool: &Tool, are_trusted: bool) -> Self {
+        let said = tool.annotations.as_ref().filter(|_| are_trusted);
         Self {
             is_read_only: said.and_then(|hints| hints.read_only_hint) == Some(true),
             is_idempotent: said.and_then(|hints| hints.idempotent_hint) == Some(true),
@@ -60,16 +62,21 @@ impl Hints {
 impl ServerTool {
     /// Makes a tool that models call by `name`.
     pub(super) fn new(server: Arc<Server>, name: String, tool: &Tool) -> Self {
-        let mut schema = (*tool.input_schema).clone();
-        schema.entry("type").or_insert_with(|| "object".into());
         // It was JSON when it came.
-        let schema = RawJson::of(&schema).unwrap_or_else(|_| crate::schema::any_object());
+        let schema =
+            RawJson::of(&*tool.input_schema).unwrap_or_else(|_| crate::schema::any_object());
         let title = tool.annotations.as_ref().and_then(|hints| hints.title.as_deref());
         let title = tool.title.as_deref().or(title);
         let described = tool.description.as_deref().filter(|text| !text.trim().is_empty());
         let description = described.or(title).unwrap_or_default().trim().to_owned();
         let spec = ToolSpec { name, description, schema };
-        Self { server, name: tool.name.to_string(), spec, hints: Hints::of(tool) }
+        let hints = Hints::of(tool, server.config.trust_hints);
+        Self { server, name: tool.name.to_string(), spec, hints }
+    }
+
+    /// Returns its name at its server.
+    pub(super) fn own_name(&self) -> &str {
+        &self.name
     }
 
     /// Returns what a model is told of it.
@@ -96,6 +103,10 @@ impl ServerTool {
                 Err(Failure::Broken(_)) if self.hints.may_repeat() && !is_repeated => {
                     is_repeated = true;
                 }
+                // It did not run, and over a new connection it may.
+                Err(Failure::Refused(refusal)) if refusal.is_session_gone && !is_repeated => {
+                    is_repeated = true;
+                }
                 Err(failure) => return Err(self.told_of(failure)),
             }
         }
@@ -116,8 +127,15 @@ impl ServerTool {
                 return Err(Failure::Told(ToolError::failed("canceled before it began")));
             }
         };
-        let flight = Flight::start(connection, &self.name, arguments.clone(), time).await?;
-        self.follow(flight, cx).await
+        let made = Flight::start(Arc::clone(&connection), &self.name, arguments.clone(), time);
+        let ended = match made.await {
+            Ok(flight) => self.follow(flight, cx).await,
+            Err(failure) => Err(failure),
+        };
+        if let Err(Failure::Refused(Refusal { is_session_gone: true, .. })) = &ended {
+            connection.lose();
+        }
+        ended
     }
 
     async fn follow(&self, mut flight: Flight, cx: &ToolContext) -> Result<ToolOutput, Failure> {
@@ -129,11 +147,11 @@ impl ServerTool {
             match flight.follow(cx).await {
                 Ok(Some(result)) => return call::output(result).map_err(Failure::Told),
                 Ok(None) => {}
-                Err(Failure::Told(why)) => return Err(Failure::Told(why)),
                 Err(Failure::Broken(why)) => {
                     let obituary = flight.connection().obituary().await;
                     return Err(Failure::Broken(with_aside(why, &obituary)));
                 }
+                Err(failure) => return Err(failure),
             }
         }
     }
@@ -142,10 +160,16 @@ impl ServerTool {
         let name = &self.server.config.name;
         match failure {
             Failure::Told(why) => why,
+            Failure::Refused(Refusal { why, .. }) => {
+                ToolError::Failed(format!("MCP server {name}: {why}; the call did not run"))
+            }
             Failure::Broken(why) => ToolError::Failed(format!(
                 "the connection to MCP server {name} broke during the call ({why}), and what the \
                  call did is unknown. The next call connects again; check before you repeat this \
                  one."
+            )),
+            Failure::Unanswered(why) => ToolError::Failed(format!(
+                "MCP server {name}: {why}; what the call did is unknown: check before you repeat it"
             )),
         }
     }
@@ -177,7 +201,15 @@ mod tests {
 
     fn hints(annotations: &serde_json::Value) -> Hints {
         let tool = json!({ "name": "t", "inputSchema": {}, "annotations": annotations });
-        Hints::of(&serde_json::from_value(tool).unwrap())
+        Hints::of(&serde_json::from_value(tool).unwrap(), true)
+    }
+
+    #[test]
+    fn what_a_server_says_of_its_tools_counts_only_if_it_is_trusted() {
+        let tool = json!({ "name": "t", "inputSchema": {},
+            "annotations": { "readOnlyHint": true, "openWorldHint": false } });
+        let hints = Hints::of(&serde_json::from_value(tool).unwrap(), false);
+        assert_eq!((hints.access("s"), hints.may_repeat()), (Access::exclusive(), false));
     }
 
     #[test]

@@ -15,11 +15,16 @@ use bowline_agent::tool::{ToolError, ToolOutput, Toolbox, Waked};
 use bowline_llm::http::Proxy;
 use bowline_llm::scripted::{Reply, ScriptedModel};
 use bowline_llm::{Message, Part, text_of};
-use bowline_tools::mcp::{Host, Http, Program, Reach, Scope, ServerConfig, Servers, State};
+use bowline_tools::mcp::{
+    Host, Http, Only, Pattern, Program, Reach, Scope, ServerConfig, Servers, State,
+};
 use bowline_tools::process::Helper;
 
 use crate::desk::{Desk, failure, until};
 use crate::mcp_server::{Manners, McpServer};
+
+mod faults;
+mod hidden;
 
 /// A way to reach a server.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +50,7 @@ fn reach(server: &McpServer, way: Way) -> Reach {
 
 fn config(name: &str, reach: Result<Reach, String>) -> ServerConfig {
     let startup_timeout = Duration::from_secs(20);
-    ServerConfig { name: name.to_owned(), reach, startup_timeout, timeout: None }
+    ServerConfig { name: name.to_owned(), reach, startup_timeout, timeout: None, trust_hints: true }
 }
 
 fn host(desk: &Desk, attended: bool) -> Host {
@@ -368,50 +373,22 @@ async fn an_agent_gets_only_what_is_in_its_scope() {
     let servers = servers(&desk, &server, Way::Lines, false).await;
     let names = |servers_: Option<&[&str]>, tools: Option<&[&str]>| -> Vec<String> {
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        let scope = Scope { servers: servers_.map(owned), tools: tools.map(owned) };
+        let only = tools.map(|tools| Only {
+            tools: tools.iter().filter_map(|tool| Pattern::read(tool, ["test"])).collect(),
+            resources: false,
+        });
+        let scope = Scope { servers: servers_.map(owned), only };
         servers.tools(&scope, usize::MAX).names().map(str::to_owned).collect()
     };
     assert_eq!(names(None, Some(&["mcp__test__e*"])), ["mcp__test__echo", "mcp__test__env"]);
     assert_eq!(names(Some(&["test"]), Some(&["mcp__test__ask", "bash"])), ["mcp__test__ask"]);
     assert!(names(Some(&["other"]), None).is_empty());
-}
-
-#[tokio::test]
-async fn many_tools_are_found_and_called_by_two() {
-    let manners = Manners { more_tools: 200, ..Manners::default() };
-    let (desk, server) = (Desk::new(), McpServer::start(manners));
-    let servers = servers(&desk, &server, Way::Lines, false).await;
-    assert_eq!(tools(&servers).len(), 210);
-    let few = servers.tools(&Scope::default(), 24_000);
-    assert_eq!(few.names().collect::<Vec<_>>(), ["tool_search", "tool_call"]);
-    let text = |name: &'static str, arguments: Value| {
-        let (desk, few) = (&desk, &few);
-        async move { parts(desk, few, name, arguments).await.map(|parts| text_of(&parts)) }
+    let none = Only {
+        tools: Pattern::read("mcp__test__echoo", ["test"]).into_iter().collect(),
+        resources: true,
     };
-    let found = text("tool_search", json!({ "query": "polish gadget 137" })).await.unwrap();
-    assert!(found.starts_with("mcp__test__thing_137: Polishes the gadget of kind 137"), "{found}");
-    assert!(
-        found.contains("\"required\":[\"times\"]") && found.contains("of 210 tools"),
-        "{found}"
-    );
-    assert!(found.len() < 6000, "{}", found.len());
-    let none = text("tool_search", json!({ "query": "xylophone" })).await.unwrap();
-    assert_eq!(none, "none of 210 tools matches; try other words");
-
-    let good = json!({ "name": "mcp__test__thing_137", "arguments": { "times": 2 } });
-    assert_eq!(text("tool_call", good).await.unwrap(), "{\"times\":2}");
-    let bad = json!({ "name": "mcp__test__thing_137", "arguments": { "times": "two" } });
-    let complaint = failure(text("tool_call", bad).await);
-    assert!(complaint.contains("/times: \"two\" is not of type \"integer\""), "{complaint}");
-    assert_eq!(server.seen_of("tools/call").len(), 1);
-    let unknown = failure(text("tool_call", json!({ "name": "thing_137" })).await);
-    assert!(unknown.contains("did you mean mcp__test__thing_137"), "{unknown}");
-    // What a call touches is what the tool behind it touches.
-    let access = |name: &str| {
-        let arguments = json!({ "name": name }).to_string();
-        few.get("tool_call").unwrap().prepare(&arguments).map(|it| it.access.exclusive)
-    };
-    assert!(!access("mcp__test__echo").unwrap() && access("mcp__test__env").unwrap());
+    let missing = servers.missing(&Scope { servers: None, only: Some(none) }).remove(0);
+    assert_eq!((missing.pattern.tool.as_str(), missing.known.len()), ("echoo", 10));
 }
 
 #[tokio::test]

@@ -28,6 +28,18 @@ pub struct Manners {
     pub more_tools: usize,
     /// Has something to read.
     pub has_resources: bool,
+    /// Has so many more things to read, one a page.
+    pub more_resources: usize,
+    /// Lists these too, as they are.
+    pub odd_tools: Vec<Value>,
+    /// Does not list its tools any more once one has been added.
+    pub falls_silent: bool,
+    /// Says that its tools have changed each time that it lists them.
+    pub changes_always: bool,
+    /// Answers calls over HTTP with this and nothing else.
+    pub answers_calls: Option<&'static str>,
+    /// Leaves calls over HTTP to be asked for again, without any pause.
+    pub hurries: bool,
 }
 
 #[derive(Default)]
@@ -154,6 +166,11 @@ fn serve_http(stream: &TcpStream, state: &State) -> std::io::Result<()> {
         let Some((head, body)) = read_request(&mut reader)? else { return Ok(()) };
         state.heads.lock().unwrap().push(head.clone());
         let empty = |status: &str| format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+        let again = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n\
+                     id: 1\nretry: 0\ndata:\n\n";
+        if state.manners.hurries && head.starts_with("get") && head.contains("last-event-id") {
+            return out.write_all(again.as_bytes());
+        }
         if !head.starts_with("post") {
             let status = if head.starts_with("delete") { "200 OK" } else { "405 No" };
             out.write_all(empty(status).as_bytes())?;
@@ -169,6 +186,13 @@ fn serve_http(stream: &TcpStream, state: &State) -> std::io::Result<()> {
         } else if !state.sessions.lock().unwrap().iter().any(|known| session == Some(known)) {
             out.write_all(empty("404 Not Found").as_bytes())?;
             continue;
+        }
+        if message["method"] == "tools/call" {
+            let answer = state.manners.answers_calls.or(state.manners.hurries.then_some(again));
+            if let Some(answer) = answer {
+                state.seen.lock().unwrap().push(message);
+                return out.write_all(answer.as_bytes());
+            }
         }
         let (say, said) = mpsc::channel();
         let id = message["id"].clone();
@@ -248,10 +272,19 @@ fn handle(state: &State, message: &Value, say: &mpsc::Sender<Value>) -> Handled 
             "capabilities": capabilities(state),
             "serverInfo": { "name": "test server", "version": "1" },
         })),
-        Some("tools/list") => reply(page(state, &message["params"])),
-        Some("resources/list") => reply(json!({ "resources": [
-            { "uri": "test://one", "name": "one", "description": "The first.\nMore." },
-        ] })),
+        Some("tools/list")
+            if state.manners.falls_silent && state.has_grown.load(Ordering::Relaxed) =>
+        {
+            std::mem::forget(say.clone());
+        }
+        Some("tools/list") => {
+            if state.manners.changes_always && state.has_grown.load(Ordering::Relaxed) {
+                let method = "notifications/tools/list_changed";
+                let _ = say.send(json!({ "jsonrpc": "2.0", "method": method }));
+            }
+            reply(page(state, &message["params"]));
+        }
+        Some("resources/list") => reply(resources(state, &message["params"])),
         Some("resources/templates/list") => reply(json!({ "resourceTemplates": [] })),
         Some("resources/read") => reply(json!({ "contents": [
             { "uri": message["params"]["uri"], "text": "what is in it" },
@@ -260,6 +293,22 @@ fn handle(state: &State, message: &Value, say: &mpsc::Sender<Value>) -> Handled 
         Some(_) => {}
     }
     Handled::Fine
+}
+
+fn resources(state: &State, params: &Value) -> Value {
+    let at: usize = params["cursor"].as_str().map_or(0, |cursor| cursor.parse().unwrap());
+    if at > 0 {
+        let mut page = json!({ "resources": [{ "uri": format!("test://{at}"), "name": "more" }] });
+        if at < state.manners.more_resources {
+            page["nextCursor"] = json!((at + 1).to_string());
+        }
+        return page;
+    }
+    let one = json!({ "uri": "test://one", "name": "one", "description": "The first.\nMore." });
+    match state.manners.more_resources {
+        0 => json!({ "resources": [one] }),
+        _ => json!({ "resources": [one], "nextCursor": "1" }),
+    }
 }
 
 fn capabilities(state: &State) -> Value {
@@ -294,6 +343,7 @@ fn tools(state: &State) -> Vec<Value> {
     if state.has_grown.load(Ordering::Relaxed) {
         tools.push(tool("grown", json!({})));
     }
+    tools.extend(state.manners.odd_tools.iter().cloned());
     for number in 0..state.manners.more_tools {
         let mut more = tool(&format!("thing_{number}"), json!({}));
         more["description"] =
@@ -355,6 +405,7 @@ fn call(state: &State, message: &Value, say: &mpsc::Sender<Value>) -> Handled {
             return Handled::Fine;
         }
         "huge" => text(&"0123456789\n".repeat(100_000)),
+        "too_long" => text(&"0123456789ABCDEF".repeat(1024 * 1024 + 1)),
         "roots" => {
             ask("roots/list", json!({}));
             return Handled::Fine;

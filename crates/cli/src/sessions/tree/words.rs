@@ -7,7 +7,8 @@ use bowline_agent::entry::{Completion, Handoff};
 use bowline_llm::Spent;
 use serde_json::Value;
 
-use super::plain::line;
+use crate::plain::line;
+
 use super::{Agent, Call, Exchange, Step, Stretch, Tree, Used};
 
 /// What of the arguments of a call tells what it is about; the first that is there counts.

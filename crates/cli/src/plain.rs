@@ -1,17 +1,24 @@
-//! What agents said, made harmless for a terminal.
+//! What models, tools, servers and files say, made harmless for a terminal.
 
 /// At most so many characters of a text are shown.
 const LONGEST: usize = 160;
 
 /// Returns a text as one line, cut if it is long: no control characters, no escape sequences of a
 /// terminal, nothing that changes the direction of writing.
-pub(in crate::sessions) fn line(text: &str) -> String {
+pub(crate) fn line(text: &str) -> String {
     let text = plain(text);
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{} …", &line[..end]),
         None => line,
     }
+}
+
+/// Returns a text in its lines: no control characters but tabs and ends of lines, and nothing else that
+/// a terminal would act upon.
+pub(crate) fn text(text: &str) -> String {
+    let lines = text.split('\n').map(|line| line.split('\t').map(plain).collect::<Vec<_>>());
+    lines.map(|parts| parts.join("\t").trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns a text without anything that a terminal would act upon, but for spaces between words.
@@ -104,6 +111,11 @@ mod tests {
             let text: String = picked.collect();
             assert!(!plain(&text).contains(char::is_control), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_text_keeps_its_lines() {
+        assert_eq!(text("a\tb\r\n\n  \u{1b}[2Jc\u{202e}\n"), "a\tb\n\n  c\n");
     }
 
     #[test]
