@@ -15,7 +15,7 @@ use bowline_agent::limits::Limits;
 use bowline_agent::op::CancelReason;
 use bowline_agent::tool::Tool as _;
 use bowline_agent::{Agent, Busy, ForkPoint, Outcome, Projection, Run, SessionHandle};
-use bowline_runtime::config::{AgentConfig, Mode, Span};
+use bowline_runtime::config::{AgentConfig, Span};
 use bowline_runtime::environment::Environment;
 use bowline_runtime::skills::Skills;
 use bowline_runtime::{Choice, Runtime};
@@ -70,10 +70,8 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     let mut agent = runtime.agent(&choice)?;
     let mut traced = trace::begin(&runtime, &mut agent);
     printer.set_scene(&scene(&agent));
-    if runtime.mode_of(&own, false) == Mode::Auto {
-        printer.note(
-            "permission mode auto: commands are not confined yet, so what no rule denies runs",
-        );
+    if let Some(note) = runtime.unconfined(&own, false) {
+        printer.note(&note);
     }
     let handle = match source {
         Source::New => agent.start(),

@@ -41,6 +41,7 @@ pub use judgement::{Decision, Judgement, Segment, Why};
 pub use layers::{Entry, Kind, Managed};
 pub(crate) use layers::{check, entries};
 pub use places::Places;
+pub(crate) use policy::CanConfine;
 pub use policy::Policy;
 pub use rule::{Host, Rule};
 pub use suggest::remember;

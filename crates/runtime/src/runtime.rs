@@ -22,6 +22,7 @@ use crate::error::ConfigError;
 use crate::instructions::{self, Instructions};
 use crate::local;
 use crate::mcp;
+use crate::permission::CanConfine;
 use crate::project;
 use crate::provider::{self, Made, Making, ModelName, Picked, Shared};
 use crate::reflections::Reflections;
@@ -45,6 +46,8 @@ pub struct Runtime {
     pub loaded: Loaded,
     /// What starts commands.
     processes: Arc<Processes>,
+    /// Whether they can be confined.
+    can_confine: CanConfine,
     /// What all models share.
     shared: Arc<Shared>,
     /// The servers that bring tools.
@@ -91,7 +94,14 @@ impl Runtime {
         let (config, shared) = (loaded.config.clone(), Arc::default());
         let started = mcp::Started::default();
         let temp = Arc::default();
-        Self { environment, folders, config, loaded, processes, shared, started, temp }
+        let can_confine = CanConfine::Ask(Arc::clone(&processes));
+        Self { environment, folders, config, loaded, processes, can_confine, shared, started, temp }
+    }
+
+    /// Has commands taken to be confined, where no helper is there that could be asked.
+    #[cfg(test)]
+    pub(crate) fn taken_as_confined(self) -> Self {
+        Self { can_confine: CanConfine::Known(true), ..self }
     }
 
     /// Picks the model: the one that is asked for, else the configured one, else that of a key in

@@ -17,7 +17,8 @@ const SANDBOX: &str = "BOWLINE_SANDBOX";
 
 /// Confines a command as the guard says. `line` is what it would be in a shell.
 ///
-/// A confined command has a folder of its own for what is temporary.
+/// A confined command has a folder of its own for what is temporary: the one that the guard lets it write and
+/// the workspace calls `TMPDIR`, else one that is made.
 ///
 /// # Errors
 /// Why it may not run.
@@ -29,8 +30,14 @@ pub(crate) fn confined(
 ) -> Result<Command, ToolError> {
     let confinement = workspace.guard.confinement(&cx.call, line).map_err(ToolError::Failed)?;
     let Some(mut confinement) = confinement else { return Ok(command) };
-    let temporary = make_temporary(&workspace.scratch, &command.owner)
-        .map_err(|error| ToolError::Failed(format!("no folder for what is temporary: {error}")))?;
+    let given = workspace.environment.get("TMPDIR").map(PathBuf::from);
+    let temporary = match given.filter(|folder| confinement.writable.contains(folder)) {
+        Some(folder) => folder,
+        None => make_temporary(&workspace.scratch, &command.owner).map_err(|error| {
+            ToolError::Failed(format!("no folder for what is temporary: {error}"))
+        })?,
+    };
+    confinement.writable.retain(|folder| *folder != temporary);
     let profile = if confinement.writable.is_empty() { "read-only" } else { "workspace-write" };
     let mut variables = vec![(SANDBOX, profile.to_owned())];
     let shown = temporary.display().to_string();

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use bowline_agent::tool::{Access, Tool, ToolContext, ToolError, ToolOutput};
 
-use crate::files::{self, Loaded};
+use crate::files::{self, Loaded, Spot};
 use crate::lines::closest;
 use crate::text::{Text, line_number};
 use crate::workspace::{Workspace, off_thread_if_large};
@@ -60,7 +60,8 @@ fn edit(
     cx: &ToolContext,
 ) -> Result<ToolOutput, ToolError> {
     let path = workspace.resolve(&input.path);
-    let file = Loaded::read(workspace, &path)?.ok_or_else(|| files::missing(workspace, &path))?;
+    let file =
+        Loaded::read(workspace, &path, cx)?.ok_or_else(|| files::missing(workspace, &path))?;
     file.check_seen(workspace, cx)?;
     let shown = workspace.shown(&path);
     let text = Text::parse(&file.content)
@@ -69,7 +70,8 @@ fn edit(
     let (content, summary) = replaced(&text.content, &input.old_string, &input.new_string, all)
         .map_err(|problem| ToolError::Failed(format!("{shown}: {problem}")))?;
     let bytes = text.with(content).to_bytes();
-    files::replace(&file.path, &bytes, Some(&file.metadata))
+    Spot::to_write(workspace, &file.path, cx)?
+        .replace(&bytes, Some(&file.metadata), None)
         .map_err(|error| ToolError::Failed(format!("cannot write {shown}: {error}")))?;
     files::remember(cx, &file.path, &bytes)?;
     Ok(format!("edited {shown} ({summary})").into())

@@ -5,6 +5,7 @@ pub(crate) mod client;
 mod guard;
 mod html;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::{Response, StatusCode, Url};
@@ -16,6 +17,7 @@ use bowline_llm::{Secret, http::Proxy};
 
 use crate::environment::Environment;
 use crate::excerpt::Bounds;
+use crate::guard::{Guard, Open};
 use body::{Body, is_media};
 use client::Clients;
 pub(crate) use guard::is_public;
@@ -30,14 +32,15 @@ pub(crate) const NOTES: usize = 200;
 ///
 /// It sends no cookies and no credentials. It reaches public addresses only: names are checked
 /// where they are resolved for the connection, so that a name cannot mean one address when it is
-/// checked and another when it is used. Redirects, at most five, are checked in the same way. They
-/// may lead to other hosts than the one the call declares to reach.
+/// checked and another when it is used. Redirects, at most five, are checked in the same way, and a guard
+/// is asked about each host.
 ///
 /// Through a proxy, it is the proxy that resolves names. A name that means a private address here
 /// is refused all the same, but what the proxy makes of a name only the proxy knows.
 #[derive(Debug)]
 pub struct Fetch {
     clients: Clients,
+    guard: Arc<dyn Guard>,
 }
 
 /// What [`Fetch`] may reach, and through what.
@@ -91,12 +94,19 @@ impl Fetch {
     /// Makes the tool. Nothing is set up before its first call, and no certificates are loaded
     /// before its first `https` address.
     pub fn new(config: FetchConfig) -> Self {
-        Self { clients: Clients::new(config) }
+        Self { clients: Clients::new(config), guard: Arc::new(Open) }
+    }
+
+    /// Has a guard asked about every host that is talked to, also those to which a server redirects.
+    #[must_use]
+    pub fn with_guard(self, guard: Arc<dyn Guard>) -> Self {
+        Self { guard, ..self }
     }
 
     async fn fetch(&self, input: &FetchInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let url = parse(&input.url)?;
-        let (response, is_redirected) = self.clients.get(url).await?;
+        let may_ask = |host: &str| self.guard.check_host(&cx.call, host);
+        let (response, is_redirected) = self.clients.get(url, may_ask).await?;
         let mut page = Page::read(response, input.r#as.unwrap_or_default()).await?;
         if is_redirected {
             page.about.push_str(&format!(", redirected to {}", page.url));

@@ -1,17 +1,22 @@
 //! Files: what an agent knows of them, and writing them so that nobody sees them half written.
 
-use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+mod spot;
 
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use bowline_agent::tool::{ToolContext, ToolError};
 
+use crate::guard::Want;
 use crate::workspace::Workspace;
+
+pub(crate) use spot::Spot;
 
 /// The largest file that is read or edited.
 pub(crate) const MAX_BYTES: u64 = 32 << 20;
@@ -37,32 +42,47 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// Reads a file; `None` if there is none.
-    pub(crate) fn read(workspace: &Workspace, path: &Path) -> Result<Option<Self>, ToolError> {
+    /// Reads a file, if the guard lets the call read what it really is; `None` if there is none.
+    pub(crate) fn read(
+        workspace: &Workspace,
+        path: &Path,
+        cx: &ToolContext,
+    ) -> Result<Option<Self>, ToolError> {
         let shown = workspace.shown(path);
         let failed = |error: io::Error| ToolError::Failed(format!("cannot read {shown}: {error}"));
-        let path = match path.canonicalize() {
-            Ok(path) => path,
+        let unfit = |metadata: &Metadata| {
+            if metadata.is_dir() {
+                Some(format!("{shown} is a folder; see what is in it with list"))
+            } else if !metadata.is_file() {
+                Some(format!("{shown} is no regular file"))
+            } else if metadata.len() > MAX_BYTES {
+                let (size, most) = (metadata.len() >> 20, MAX_BYTES >> 20);
+                Some(format!(
+                    "{shown} has {size} MiB, more than the {most} MiB that fit; look at parts with grep \
+                     or bash"
+                ))
+            } else {
+                None
+            }
+        };
+        // What is no file may do something when it is opened.
+        match path.metadata() {
+            Ok(metadata) => unfit(&metadata).map_or(Ok(()), |why| Err(ToolError::Failed(why)))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        }
+        let (mut file, path) = match open(path) {
+            Ok(opened) => opened,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
-        let metadata = path.metadata().map_err(failed)?;
-        if metadata.is_dir() {
-            return Err(ToolError::Failed(format!(
-                "{shown} is a folder; see what is in it with list"
-            )));
+        workspace.guard.check(&cx.call, &path, Want::Read).map_err(ToolError::Failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if let Some(why) = unfit(&metadata) {
+            return Err(ToolError::Failed(why));
         }
-        if !metadata.is_file() {
-            return Err(ToolError::Failed(format!("{shown} is no regular file")));
-        }
-        if metadata.len() > MAX_BYTES {
-            return Err(ToolError::Failed(format!(
-                "{shown} has {} MiB, more than the {} MiB that fit; look at parts with grep or bash",
-                metadata.len() >> 20,
-                MAX_BYTES >> 20
-            )));
-        }
-        let content = fs::read(&path).map_err(failed)?;
+        let mut content = Vec::new();
+        file.read_to_end(&mut content).map_err(failed)?;
         Ok(Some(Self { path, metadata, content }))
     }
 
@@ -84,6 +104,14 @@ impl Loaded {
             ))),
         }
     }
+}
+
+/// Opens a file to read it, and tells where it really is. One that gives nothing is not waited for.
+pub(crate) fn open(path: &Path) -> io::Result<(File, PathBuf)> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let real = spot::real_path(&file, path)?;
+    Ok((file, real))
 }
 
 /// Notes that the agent knows a file's content.
@@ -131,81 +159,6 @@ pub(crate) fn target(path: &Path) -> PathBuf {
     match (path.parent().map(Path::canonicalize), path.file_name()) {
         (Some(Ok(parent)), Some(name)) => parent.join(name),
         (Some(_) | None, _) => path,
-    }
-}
-
-/// Gives a file new content in one step. A new file's folders are made; an existing one keeps its
-/// mode and, if that is allowed, its owner.
-///
-/// # Errors
-/// If it cannot be written; it is then unchanged, unless it has several names or stands in a folder
-/// in which nothing can be made, and so had to be written in place.
-pub(crate) fn replace(path: &Path, content: &[u8], existing: Option<&Metadata>) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    if existing.is_none() {
-        fs::create_dir_all(folder)?;
-    }
-    // Another name of the same file must go on naming the same file.
-    if existing.is_some_and(|meta| meta.nlink() > 1) {
-        return write_in_place(path, content);
-    }
-    match Draft::create(folder, existing.is_some()) {
-        Ok(draft) => draft.finish(path, content, existing),
-        Err(error) if existing.is_some() && error.kind() == io::ErrorKind::PermissionDenied => {
-            write_in_place(path, content)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn write_in_place(path: &Path, content: &[u8]) -> io::Result<()> {
-    OpenOptions::new().write(true).truncate(true).open(path)?.write_all(content)
-}
-
-/// A file that is not yet what it is going to be; removed when dropped.
-struct Draft {
-    path: PathBuf,
-    file: File,
-}
-
-impl Draft {
-    fn create(folder: &Path, is_private: bool) -> io::Result<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        loop {
-            let (pid, next) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-            let path = folder.join(format!(".bowline-{pid}-{next}.tmp"));
-            // What replaces a private file must at no time be readable by others.
-            let mode = if is_private { 0o600 } else { 0o666 };
-            match OpenOptions::new().write(true).create_new(true).mode(mode).open(&path) {
-                Ok(file) => return Ok(Self { path, file }),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    fn finish(mut self, to: &Path, content: &[u8], existing: Option<&Metadata>) -> io::Result<()> {
-        self.file.write_all(content)?;
-        if let Some(existing) = existing {
-            let own = self.file.metadata()?;
-            if (own.uid(), own.gid()) != (existing.uid(), existing.gid()) {
-                // Only the superuser may give files away; others keep what they write.
-                let _ = std::os::unix::fs::fchown(
-                    &self.file,
-                    Some(existing.uid()),
-                    Some(existing.gid()),
-                );
-            }
-            self.file.set_permissions(existing.permissions())?;
-        }
-        fs::rename(&self.path, to)
-    }
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        // After a successful rename there is nothing of that name.
-        let _ = fs::remove_file(&self.path);
     }
 }
 

@@ -11,7 +11,7 @@ use bowline_agent::tool::{
     Access, Recovery, Tool, ToolContext, ToolError, ToolOutput, Toolbox, ToolboxError,
 };
 
-use crate::files;
+use crate::files::{self, Spot};
 use crate::folder_lock::FolderLock;
 use crate::workspace::Workspace;
 
@@ -201,7 +201,8 @@ impl Tool for WriteNote {
         };
         let text = note.to_text();
         let metadata = path.metadata().ok();
-        files::replace(&path, text.as_bytes(), metadata.as_ref())
+        Spot::own(&path)
+            .and_then(|spot| spot.replace(text.as_bytes(), metadata.as_ref(), None))
             .map_err(|error| cannot("write", &path, &error))?;
         files::remember(cx, &path, text.as_bytes())?;
         let done = if existing.is_some() { "replaced" } else { "written" };

@@ -67,7 +67,7 @@ fn read(
     input: &ReadInput,
     cx: &ToolContext,
 ) -> Result<ToolOutput, ToolError> {
-    let file = Loaded::read(workspace, path)?.ok_or_else(|| files::missing(workspace, path))?;
+    let file = Loaded::read(workspace, path, cx)?.ok_or_else(|| files::missing(workspace, path))?;
     let shown = workspace.shown(path);
     if let Some(media_type) = image_type(&file.content) {
         if file.content.len() > MAX_IMAGE {

@@ -12,6 +12,7 @@ use bowline_agent::tool::{ToolContext, ToolError, ToolOutput};
 
 use crate::excerpt::Bounds;
 use crate::files;
+use crate::guard::Want;
 use crate::workspace::Workspace;
 
 pub use glob::{Glob, GlobInput};
@@ -37,13 +38,19 @@ impl Place {
         let root = workspace.resolve(path.unwrap_or("."));
         let place = Self { workspace: workspace.clone(), root, cx: cx.clone() };
         let done = tokio::task::spawn_blocking(move || {
-            if !place.root.exists() {
+            let Ok(real) = place.root.canonicalize() else {
                 return Err(files::missing(&place.workspace, &place.root));
-            }
+            };
+            place.check(&real).map_err(ToolError::Failed)?;
             work(&place)
         });
         let text = done.await.unwrap_or_else(|error| Err(ToolError::Fatal(error.into())))?;
         Ok(text.into())
+    }
+
+    /// Says whether the call may see what is in a file or folder, by the path that is really its.
+    fn check(&self, real: &Path) -> Result<(), String> {
+        self.workspace.guard.check(&self.cx.call, real, Want::Read)
     }
 
     /// Walks over what is not ignored, in the order of names.

@@ -12,7 +12,7 @@ use bowline_agent::tool::{
     Access, Recovery, Tool, ToolContext, ToolError, ToolOutput, Toolbox, ToolboxError,
 };
 
-use crate::files;
+use crate::files::{self, Spot};
 use crate::folder_lock::FolderLock;
 
 /// The longest value, in bytes of JSON.
@@ -138,7 +138,9 @@ impl StatePlace {
                 let text = serde_json::to_string_pretty(&state)
                     .map_err(|error| cannot("write", file, &error.into()))?;
                 let existing = file.metadata().ok();
-                files::replace(file, text.as_bytes(), existing.as_ref()).map_err(failed)
+                Spot::own(file)
+                    .and_then(|spot| spot.replace(text.as_bytes(), existing.as_ref(), None))
+                    .map_err(failed)
             }
         }
     }

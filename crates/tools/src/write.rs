@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use bowline_agent::tool::{Access, Tool, ToolContext, ToolError, ToolOutput};
 
-use crate::files::{self, Loaded};
+use crate::files::{self, Loaded, Spot};
 use crate::workspace::{Workspace, off_thread_if_large};
 
 /// The tool `write`.
@@ -62,18 +62,16 @@ fn write(
     cx: &ToolContext,
 ) -> Result<ToolOutput, ToolError> {
     let path = workspace.resolve(&input.path);
-    let existing = Loaded::read(workspace, &path)?;
+    let existing = Loaded::read(workspace, &path, cx)?;
     if let Some(existing) = &existing {
         existing.check_seen(workspace, cx)?;
     }
-    let target = existing.as_ref().map_or_else(|| files::target(&path), |file| file.path.clone());
+    let spot = Spot::to_write(workspace, existing.as_ref().map_or(&path, |file| &file.path), cx)?;
     let metadata = existing.as_ref().map(|file| &file.metadata);
     let shown = workspace.shown(&path);
-    files::replace(&target, input.content.as_bytes(), metadata)
+    spot.replace(input.content.as_bytes(), metadata, None)
         .map_err(|error| ToolError::Failed(format!("cannot write {shown}: {error}")))?;
-    // Only now do all folders exist, so that links in them can be resolved.
-    let target = target.canonicalize().unwrap_or(target);
-    files::remember(cx, &target, input.content.as_bytes())?;
+    files::remember(cx, &spot.path, input.content.as_bytes())?;
     let lines = input.content.lines().count();
     let done = if existing.is_some() { "wrote" } else { "created" };
     Ok(format!("{done} {shown} ({lines} lines)").into())

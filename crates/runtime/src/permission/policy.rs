@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bowline_tools::process::Processes;
+
 use super::approvals::Approvals;
 use super::call::{Call, Can, Program, Touch};
 use super::command::Fit;
@@ -28,7 +30,25 @@ pub struct Policy {
     /// Whether somebody is there to be asked.
     pub(crate) is_attended: bool,
     /// Whether commands can be confined on this system.
-    pub(crate) can_confine: bool,
+    pub(crate) can_confine: CanConfine,
+}
+
+/// Whether commands can be confined.
+#[derive(Debug, Clone)]
+pub(crate) enum CanConfine {
+    /// It is known.
+    Known(bool),
+    /// Whoever starts commands finds out when it first matters: that takes a process.
+    Ask(Arc<Processes>),
+}
+
+impl CanConfine {
+    fn get(&self) -> bool {
+        match self {
+            Self::Known(can) => *can,
+            Self::Ask(processes) => processes.available().confines(),
+        }
+    }
 }
 
 /// What the rules say of one thing.
@@ -58,7 +78,7 @@ impl Policy {
     /// Says whether commands can be confined on this system; without that they are taken to be.
     #[must_use]
     pub fn with_confinement(self, can_confine: bool) -> Self {
-        Self { can_confine, ..self }
+        Self { can_confine: CanConfine::Known(can_confine), ..self }
     }
 
     pub(super) fn judge(&self, call: &Call) -> Judgement {
@@ -287,7 +307,8 @@ impl Policy {
 
     /// Tells whether commands are confined unless something else is said of them.
     pub(super) fn is_confined(&self) -> bool {
-        self.can_confine && self.mode != Mode::Bypass && self.profile() != SandboxProfile::Off
+        let is_wanted = self.mode != Mode::Bypass && self.profile() != SandboxProfile::Off;
+        is_wanted && self.can_confine.get()
     }
 
     /// Tells whether a program is to run outside the sandbox.

@@ -63,7 +63,7 @@ impl Machine {
             Some(fault) => {
                 Err(fault.to_string().replace(&format!("{}/", self.0.path().display()), ""))
             }
-            None => Ok(Runtime::with(environment, folders, loaded)),
+            None => Ok(Runtime::with(environment, folders, loaded).taken_as_confined()),
         }
     }
 

@@ -8,7 +8,7 @@ use bowline_tools::Workspace;
 use uuid::Uuid;
 
 use super::Runtime;
-use crate::config::{self, AgentConfig, Mode, Origin, SandboxConfig};
+use crate::config::{self, AgentConfig, Mode, Origin, SandboxConfig, SandboxProfile};
 use crate::error::ConfigError;
 use crate::permission::{self, Engine, Places, Policy};
 use crate::project;
@@ -43,6 +43,18 @@ impl Runtime {
         own.unwrap_or_else(|| self.mode(attended))
     }
 
+    /// Says in one line that commands of an agent run without the sandbox, if that is what was asked for.
+    pub fn unconfined(&self, agent: &AgentConfig, attended: bool) -> Option<String> {
+        let mode = self.mode_of(agent, attended);
+        let is_off = self.sandbox_of(agent).profile == Some(SandboxProfile::Off);
+        let why = match mode {
+            Mode::Bypass => "permission mode bypass",
+            Mode::Auto if is_off => "sandbox off",
+            _ => return None,
+        };
+        Some(format!("{why}: commands are not confined, and what no rule denies runs"))
+    }
+
     /// Returns the rules of an agent.
     ///
     /// # Errors
@@ -63,7 +75,7 @@ impl Runtime {
             approvals: Arc::default(),
             configured: Arc::new(configured),
             is_attended: attended,
-            can_confine: true,
+            can_confine: self.can_confine.clone(),
         })
     }
 

@@ -46,8 +46,13 @@ impl Clients {
     }
 
     /// Gets an address, following redirects, and tells whether there were any.
-    pub(crate) async fn get(&self, mut url: Url) -> Result<(Response, bool), ToolError> {
+    pub(crate) async fn get(
+        &self,
+        mut url: Url,
+        may_ask: impl Fn(&str) -> Result<(), String>,
+    ) -> Result<(Response, bool), ToolError> {
         for redirects in 0..=MAX_REDIRECTS {
+            may_ask(url.host_str().unwrap_or_default()).map_err(ToolError::Failed)?;
             let response = self.send(Request::get(url)).await?;
             let Some(next) = redirection(&response) else { return Ok((response, redirects > 0)) };
             url = next;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bowline_agent::tool::{ToolContext, ToolError};
 
-use crate::files::{self, Loaded};
+use crate::files::{self, Loaded, Spot};
 use crate::lines::{Pass, Reindent, closest};
 use crate::text::Text;
 use crate::workspace::Workspace;
@@ -20,7 +20,7 @@ pub(super) fn apply(
     changes: &[FileChange],
     cx: &ToolContext,
 ) -> Result<String, ToolError> {
-    let mut plan = Plan { workspace, files: BTreeMap::new(), notes: Vec::new() };
+    let mut plan = Plan { workspace, cx, files: BTreeMap::new(), notes: Vec::new() };
     for change in changes {
         plan.add(change)?;
     }
@@ -49,6 +49,7 @@ pub(super) fn apply(
 /// What the files will be.
 struct Plan<'a> {
     workspace: &'a Workspace,
+    cx: &'a ToolContext,
     files: BTreeMap<PathBuf, Planned>,
     notes: Vec<String>,
 }
@@ -101,7 +102,7 @@ impl Plan<'_> {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(free) => {
                 let path = free.key().clone();
-                let before = Loaded::read(self.workspace, &path)?;
+                let before = Loaded::read(self.workspace, &path, self.cx)?;
                 let after = before.as_ref().map(|file| file.content.clone());
                 free.insert(Planned { path, before, after, mode: None })
             }
@@ -114,10 +115,18 @@ impl Plan<'_> {
 
     /// Writes all files; if one cannot be written, what was written is undone.
     fn write(&self) -> Result<(), ToolError> {
-        let planned: Vec<&Planned> = self.files.values().collect();
-        for (count, file) in planned.iter().enumerate() {
-            let Err(error) = file.write() else { continue };
-            let undone = planned.iter().take(count).all(|file| file.undo().is_ok());
+        let changed = |file: &&Planned| file.before.is_some() || file.after.is_some();
+        let planned: Vec<&Planned> = self.files.values().filter(changed).collect();
+        // All that is not allowed is found before anything is written.
+        let spots = planned.iter().map(|file| {
+            let spot = Spot::to_write(self.workspace, &file.path, self.cx);
+            spot.map_err(|why| ToolError::Failed(format!("{why}; no file was changed")))
+        });
+        let spots: Vec<Spot> = spots.collect::<Result<_, _>>()?;
+        for (count, (file, spot)) in planned.iter().zip(&spots).enumerate() {
+            let Err(error) = file.write(spot) else { continue };
+            let mut written = planned.iter().zip(&spots).take(count);
+            let undone = written.all(|(file, spot)| file.undo(spot).is_ok());
             let path = self.workspace.shown(&file.path);
             let rest = if undone {
                 "no file was changed"
@@ -131,34 +140,22 @@ impl Plan<'_> {
 }
 
 impl Planned {
-    fn write(&self) -> std::io::Result<()> {
+    fn write(&self, spot: &Spot) -> std::io::Result<()> {
         let metadata = self.before.as_ref().map(|file| &file.metadata);
         match (&self.before, &self.after) {
             (None, None) => Ok(()),
-            (Some(_), None) => fs::remove_file(&self.path),
-            (Some(_), Some(after)) => files::replace(&self.path, after, metadata),
-            (None, Some(after)) => {
-                files::replace(&self.path, after, None)?;
-                self.mode.iter().try_for_each(|mode| fs::set_permissions(&self.path, mode.clone()))
-            }
+            (Some(_), None) => spot.remove(),
+            (Some(_) | None, Some(after)) => spot.replace(after, metadata, self.mode.as_ref()),
         }
     }
 
-    fn undo(&self) -> std::io::Result<()> {
+    fn undo(&self, spot: &Spot) -> std::io::Result<()> {
         match (&self.before, &self.after) {
             (None, None) => Ok(()),
-            (None, Some(_)) => fs::remove_file(&self.path),
-            (Some(before), None) => restore(&self.path, before),
-            (Some(before), Some(_)) => {
-                files::replace(&self.path, &before.content, Some(&before.metadata))
-            }
+            (None, Some(_)) => spot.remove(),
+            (Some(before), _) => spot.replace(&before.content, Some(&before.metadata), None),
         }
     }
-}
-
-fn restore(path: &Path, before: &Loaded) -> std::io::Result<()> {
-    files::replace(path, &before.content, None)?;
-    fs::set_permissions(path, before.metadata.permissions())
 }
 
 /// Lines that take the place of others.

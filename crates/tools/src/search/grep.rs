@@ -14,6 +14,7 @@ use serde::Deserialize;
 use bowline_agent::tool::{Access, Recovery, Tool, ToolContext, ToolError, ToolOutput};
 
 use super::{Listing, Place};
+use crate::files;
 use crate::workspace::Workspace;
 
 /// The longest part of a line that is shown.
@@ -91,7 +92,7 @@ fn grep(place: &Place, input: &GrepInput) -> Result<String, ToolError> {
         if entry.file_type().is_none_or(|kind| !kind.is_file()) || !is_wanted {
             continue;
         }
-        results.search(&mut searcher, &matcher, entry.path(), &place.shown(entry.path()));
+        results.search(&mut searcher, &matcher, entry.path(), place);
         if results.matches >= MAX_MATCHES {
             break;
         }
@@ -122,16 +123,25 @@ struct Results {
 }
 
 impl Results {
-    fn search(&mut self, searcher: &mut Searcher, matcher: &RegexMatcher, path: &Path, name: &str) {
-        let mut found = Found { lines: Vec::new(), matches: 0, files_only: self.files_only };
+    fn search(
+        &mut self,
+        searcher: &mut Searcher,
+        matcher: &RegexMatcher,
+        path: &Path,
+        place: &Place,
+    ) {
         // A file that cannot be read has no matches.
-        let _ = searcher.search_path(matcher, path, &mut found);
-        if found.matches == 0 {
+        let Ok((file, real)) = files::open(path) else { return };
+        let mut found = Found { lines: Vec::new(), matches: 0, files_only: self.files_only };
+        let _ = searcher.search_file(matcher, &file, &mut found);
+        // Nor has one that the call may not read.
+        if found.matches == 0 || place.check(&real).is_err() {
             return;
         }
+        let name = place.shown(path);
         self.matches += found.matches;
         self.files += 1;
-        self.listing.push(name);
+        self.listing.push(&name);
         for line in &found.lines {
             self.listing.push(line);
         }
