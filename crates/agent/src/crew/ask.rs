@@ -14,7 +14,6 @@ use super::deeds::{self, Deeds};
 use super::delegate::to_json;
 use super::delegation::{Answer, Delegation};
 use super::member::Seat;
-use super::ticket::Ticket;
 
 /// Asks the agent that delegated the task, and waits for its answer.
 pub(super) struct RequestInput;
@@ -109,12 +108,7 @@ impl Tool for AnswerQuestions {
         }
         let mut reports = Vec::new();
         let mut all = Deeds::default();
-        for ((delegation, _), (mut report, deeds)) in asking.iter().zip(standings) {
-            if let Some(((id, status), board)) =
-                report.unsettled.take().zip(self.0.member.board.as_ref())
-            {
-                report.warning = Ticket { board: board(cx), id }.settle(status);
-            }
+        for ((delegation, _), (report, deeds)) in asking.iter().zip(standings) {
             if report.delegation_id.is_none() {
                 self.0.delegations.close(cx, delegation)?;
             }

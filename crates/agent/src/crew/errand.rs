@@ -265,7 +265,6 @@ impl Errand {
     async fn settle(&self, report: &mut Report, status: TaskStatus) {
         if let Some(ticket) = &self.ticket {
             report.warning = ticket.settle(status);
-            report.unsettled = report.warning.as_ref().map(|_| (ticket.id.clone(), status));
         }
         let Some(reflections) = &self.seat.member.reflections else { return };
         if status != TaskStatus::Failed || self.cx.cancel.is_cancelled() {

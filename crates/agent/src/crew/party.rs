@@ -196,9 +196,13 @@ impl Party {
     /// Goes on with the tasks whose agents ask, until the model knows what came of all of them.
     async fn answer_later(mut self) -> Option<Input> {
         self.work_until(|_| false).await;
-        for place in self.places {
-            if let Some(delegation) = place.delegation {
-                delegation.told().await;
+        for delegation in self.places.iter().filter_map(|place| place.delegation.as_ref()) {
+            tokio::select! {
+                () = delegation.told() => {}
+                // Nobody will ask for it any more.
+                () = self.cx.cancel.cancelled() => {
+                    self.seat.delegations.forget(&self.cx, &delegation.id);
+                }
             }
         }
         None
