@@ -198,7 +198,9 @@ impl Turn {
             NextStep::Wait(wakes) => self.wait(wakes).await?,
             step => {
                 let done = match self.limit_for(&step) {
-                    Some(reached) if self.is_aside(&step) => self.leave_unasked(reached.limit).await,
+                    Some(reached) if self.is_aside(&step) => {
+                        self.leave_unasked(reached.limit).await
+                    }
                     Some(reached) => self.reach(reached).await,
                     None => self.work(step).await,
                 };

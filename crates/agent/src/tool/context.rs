@@ -1,7 +1,7 @@
 //! What a running tool sees of the agent that runs it.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ use bowline_llm::{CallId, Message, Messages, Part, RawJson, Usage, Usd};
 
 use crate::children::Children;
 use crate::conversation::Results;
+use crate::crew::slots::{Desks, Lent};
 use crate::effect::Bounds;
 use crate::entry::{Behind, CallEnded, EntryKind};
 use crate::event::AgentMeta;
@@ -58,6 +59,9 @@ pub struct ToolContext {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) scope: Arc<CallScope>,
     pub(crate) shared: Arc<Values>,
+    pub(crate) desks: Arc<Desks>,
+    // The calls behind which work goes on; each fires when that is over.
+    pub(crate) behind: HashMap<CallId, CancellationToken>,
     // A clone that outlives the call does not keep the session from being opened again.
     pub(crate) log: Option<Weak<dyn SessionLog>>,
     // Results for which the log need not be read.
@@ -204,6 +208,11 @@ impl ToolContext {
         work: impl Future<Output = Option<Input>> + Send + 'static,
     ) {
         self.scope.leave(Rest { behind, work: Box::pin(work) });
+    }
+
+    /// Gives back the slot of the agent, if it has one, while the call waits for other agents.
+    pub(crate) fn step_aside(&self) -> Lent {
+        self.desks.lend(self.agent.id)
     }
 
     /// Returns the logs of the session, unless it is down or there are none.
@@ -496,6 +505,8 @@ impl ToolContext {
             source,
             scope: Arc::new(CallScope::new(call, speaks, Before::default(), Redaction::default())),
             shared: Arc::default(),
+            desks: Arc::default(),
+            behind: HashMap::new(),
             log: None,
             put_away: Results::default(),
             bounds: Bounds::default(),

@@ -34,6 +34,8 @@ pub(super) struct Background {
     over: Option<Option<Input>>,
     // When it was asked to stop.
     stopped: Option<Instant>,
+    // Fires when it is over, however.
+    ended: CancellationToken,
 }
 
 /// What belongs to work behind a call.
@@ -77,7 +79,10 @@ impl Turn {
         work: BoxFuture<'static, Option<Input>>,
     ) {
         let (voice, of) = (self.mailbox.voice(), call.clone());
+        let ended = CancellationToken::new();
+        let is_over = ended.clone().drop_guard();
         let task = tokio::spawn(async move {
+            let _is_over = is_over;
             let said = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
                 let what = panic_text(&*panic);
                 Some(format!("What went on behind a call panicked: {what}").into())
@@ -85,8 +90,15 @@ impl Turn {
             // Whose agent is gone has nobody to tell.
             let _ = voice.send(Command::BackgroundOver { call: of, said });
         });
-        let background = Background { place, task, over: None, stopped: None };
+        let background = Background { place, task, over: None, stopped: None, ended };
         self.background.insert(call, background);
+    }
+
+    /// Returns the calls behind which work goes on in this process, and what tells that it is over.
+    pub(super) fn behind(&self) -> HashMap<CallId, CancellationToken> {
+        let ended =
+            |(call, background): (&CallId, &Background)| (call.clone(), background.ended.clone());
+        self.background.iter().map(ended).collect()
     }
 
     /// Takes note that the work behind a call is over.

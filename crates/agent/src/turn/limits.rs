@@ -26,7 +26,9 @@ impl Turn {
             return Some(own(LimitKind::RunTime));
         }
         let shared = match step {
-            NextStep::CallModel(_) => self.session.hub.reserve(self.meta.id, self.ahead(step)).err(),
+            NextStep::CallModel(_) => {
+                self.session.hub.reserve(self.meta.id, self.ahead(step)).err()
+            }
             _ => self.session.hub.reached(self.meta.id),
         };
         if shared.is_some() {

@@ -301,6 +301,8 @@ impl Turn {
             source: Arc::clone(&self.session.source),
             scope: Arc::clone(&scope),
             shared: Arc::clone(&self.session.shared),
+            desks: Arc::clone(&self.session.desks),
+            behind: self.behind(),
             log: Some(Arc::downgrade(&self.log)),
             put_away: self.conversation.put_away().clone(),
             bounds: self.effects.bounds().clone(),

@@ -52,9 +52,10 @@ async fn board_afterwards(crew: Crew, member: Member) -> (crate::support::Told, 
     drop(handle);
     let again = stage.agent.resume(session).await.unwrap();
     let seen = hear(again.prompt("what is there?")).await;
-    let id = seen.lines().iter().find_map(|line| {
-        Some(line.strip_prefix("tool_end(")?.split_once(',')?.0.to_owned())
-    });
+    let id = seen
+        .lines()
+        .iter()
+        .find_map(|line| Some(line.strip_prefix("tool_end(")?.split_once(',')?.0.to_owned()));
     let all = seen.result(&id.unwrap());
     (told, all)
 }
@@ -79,7 +80,8 @@ async fn a_task_in_the_background_is_settled_on_the_board_and_stays_so() {
 // It is claimed when the agent begins, which is behind the call.
 #[tokio::test]
 async fn a_task_in_the_background_that_waits_for_its_turn_is_done_and_settled() {
-    let task = |id: &str| json!({ "agent": "coder", "task": "go", "task_id": id, "background": true });
+    let task =
+        |id: &str| json!({ "agent": "coder", "task": "go", "task_id": id, "background": true });
     let crew = Crew::new([
         plan(),
         plan(),
@@ -101,7 +103,8 @@ async fn a_task_in_the_background_that_waits_for_its_turn_is_done_and_settled() 
 #[tokio::test]
 async fn a_task_whose_agent_is_dismissed_has_failed() {
     let ask = Reply::call("request_input", r#"{"question":"which?"}"#);
-    let task = json!({ "agent": "coder", "task": "go", "task_id": "task-1", "mode": "interactive" });
+    let task =
+        json!({ "agent": "coder", "task": "go", "task_id": "task-1", "mode": "interactive" });
     let crew = Crew::new([
         plan(),
         delegate(json!([task])),
