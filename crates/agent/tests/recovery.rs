@@ -177,7 +177,8 @@ mod tests {
         let crew = told("a crew", "a");
         let expected = [
             "\"name\":\"coder-fix-1\",\"result\":\"it is done\"",
-            "\"discrepancies\":[\"a.rs: nothing wrote it\",\"make: no command was run\"]",
+            "\"unverified\":[\"a.rs: only shell or note may have written it\",\"make: no command that \
+             was run is it\"]",
             "\"name\":\"writer-test-2\",\"result\":\"written\"",
             "\"name\":\"lead-lead-1\",\"result\":\"it is done\"",
         ];

@@ -1,6 +1,6 @@
 //! What an agent did, by its log, held against what it says it did.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -66,6 +66,7 @@ impl Deeds {
     pub(super) fn of(log: &[Entry], tools: &Toolbox) -> Self {
         let mut deeds = Self::default();
         let mut calls: HashMap<&CallId, (&str, &str)> = HashMap::new();
+        let mut begun: HashSet<&CallId> = HashSet::new();
         for entry in log {
             match &entry.kind {
                 EntryKind::Assistant(said) => {
@@ -73,6 +74,7 @@ impl Deeds {
                     calls.extend(said.map(|call| (&call.id, (&*call.name, &*call.arguments))));
                 }
                 EntryKind::CallStarted(started) => {
+                    begun.insert(&started.call);
                     let call = calls.get_mut(&started.call);
                     if let (Some(call), Some(arguments)) = (call, &started.arguments) {
                         call.1 = arguments;
@@ -85,7 +87,12 @@ impl Deeds {
                             // What was done behind it is not known here, but of our own.
                             deeds.note_other(name);
                         }
-                        deeds.add(ended, name, access(tools, name, arguments));
+                        let access = access(tools, name, arguments);
+                        // However it ended, and whatever that did, nobody says.
+                        if begun.contains(&ended.call) && access.as_ref().is_none_or(is_open) {
+                            deeds.note_other(name);
+                        }
+                        deeds.add(ended, access.unwrap_or_default());
                     }
                 }
                 EntryKind::Custom(custom) if custom.name == RECORD => {
@@ -177,14 +184,7 @@ impl Deeds {
         }
     }
 
-    fn add(&mut self, ended: &CallEnded, name: &str, access: Option<Access>) {
-        let Some(access) = access else {
-            // What it does nobody says.
-            if ended.status == CallStatus::Ok {
-                self.note_other(name);
-            }
-            return;
-        };
+    fn add(&mut self, ended: &CallEnded, access: Access) {
         if ended.status == CallStatus::Ok {
             let paths = access.writes.paths();
             if !paths.is_empty() {
@@ -192,9 +192,6 @@ impl Deeds {
             }
             for path in paths {
                 self.note_path(path.to_string_lossy().into_owned());
-            }
-            if access.exclusive && paths.is_empty() && access.execute.is_none() {
-                self.note_other(name);
             }
         }
         // What never started was not run.
@@ -233,6 +230,11 @@ impl Ran {
         }
         (!said.is_empty()).then_some(all)
     }
+}
+
+/// Tells whether a call may have changed anything, and does not say what.
+fn is_open(access: &Access) -> bool {
+    access.exclusive && access.writes.is_empty() && access.execute.is_none()
 }
 
 fn access(tools: &Toolbox, name: &str, arguments: &str) -> Option<Access> {

@@ -22,7 +22,7 @@ use super::report::{PendingQuestion, Report};
 const RECORD: &str = "crew.delegations";
 
 /// The delegations that a member can be asked about.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Delegations {
     open: Mutex<HashMap<(AgentId, String), Arc<Delegation>>>,
     // The calls that have opened all of theirs, for those who wait for one.
@@ -69,12 +69,6 @@ struct Noted {
     key: String,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_over: bool,
-}
-
-impl Default for Delegations {
-    fn default() -> Self {
-        Self { open: Mutex::default(), opened: watch::Sender::default() }
-    }
 }
 
 impl Delegations {

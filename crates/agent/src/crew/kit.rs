@@ -8,7 +8,10 @@ use crate::tool::{Scope, ToolSource, Toolbox, ToolboxError};
 
 /// Which tools an agent may have, and all agents below it, whatever their configurations say.
 #[derive(Clone, Default)]
-pub struct Allowed(Vec<Arc<dyn Fn(&str) -> bool + Send + Sync>>);
+pub struct Allowed(Vec<Arc<Rule>>);
+
+/// Tells whether the tool of a name is allowed.
+type Rule = dyn Fn(&str) -> bool + Send + Sync;
 
 impl Allowed {
     /// Allows the tools of these names; what one allows is asked for by name each time, so tools that
