@@ -12,13 +12,14 @@
 //! - `complete`, `handoff`: how a sub-agent ends its task, or hands it on; `deeds` holds what it
 //!   says of it against its log.
 //! - `ask`: how a sub-agent asks its parent; `delegation` is a task whose agent may.
-//! - `slots`: how many agents of a configuration may work at once.
+//! - `slots`: how many agents of a configuration may work at once; `kit`: what they get to work with.
 //!
 //! Nothing of a delegation lives in memory only: a sub-agent is found again by its parent's call
 //! and the place of its task in it, with a log of its own.
 
 mod ask;
 pub mod board;
+mod command;
 mod compat;
 mod complete;
 mod deeds;
@@ -27,6 +28,7 @@ mod delegation;
 mod errand;
 mod handoff;
 mod hire;
+mod kit;
 mod live;
 mod look;
 mod member;
@@ -35,7 +37,7 @@ mod party;
 mod reflections;
 mod registry;
 mod report;
-mod slots;
+pub(crate) mod slots;
 mod slug;
 mod spawn;
 mod text;
@@ -43,6 +45,7 @@ mod ticket;
 mod trace;
 
 pub use compat::{MakeTask, TaskTool};
+pub use kit::Allowed;
 pub use member::{Boards, ChildTools, Extra, Interaction, Member, OnError, Trace, UnknownWord};
 pub use reflections::{Failure, Reflections};
 pub use registry::{Card, Cost, Factory, Registry};

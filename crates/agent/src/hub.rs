@@ -13,7 +13,7 @@ use crate::entry::{Entry, EntryKind};
 use crate::event::{AgentMeta, Event, EventBody};
 use crate::id::{AgentId, RunId, SessionId};
 use crate::journal::Pos;
-use crate::ledger::{Ledger, Reached};
+use crate::ledger::{Ahead, Ledger, Reached};
 use crate::projection::Projection;
 
 /// The one place where entries become events and money is counted. Its lock is held for moments,
@@ -183,8 +183,21 @@ impl Hub {
     }
 
     /// Returns a limit of an agent's open run, or of one above it, that is used up.
-    pub(crate) fn reached(&self, agent: AgentId, is_turn: bool) -> Option<Reached> {
-        self.lock().ledger.reached(agent, is_turn)
+    pub(crate) fn reached(&self, agent: AgentId) -> Option<Reached> {
+        self.lock().ledger.reached(agent)
+    }
+
+    /// Sets aside what a model call is going to use.
+    ///
+    /// # Errors
+    /// The limit that forbids it.
+    pub(crate) fn reserve(&self, agent: AgentId, ahead: Ahead) -> Result<(), Reached> {
+        self.lock().ledger.reserve(agent, ahead)
+    }
+
+    /// Gives back what is set aside for a model call that was not made.
+    pub(crate) fn release(&self, agent: AgentId) {
+        self.lock().ledger.release(agent);
     }
 
     /// Tells whether an agent in the log has this name.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use bowline_llm::Spent;
+use bowline_llm::{Spent, Usd};
 
 use crate::entry::{Entry, EntryKind};
 use crate::id::AgentId;
@@ -51,6 +51,10 @@ struct Account {
     run_start: Used,
     // How much the open run may use.
     limits: Option<Limits>,
+    // What model calls in flight are going to use, of the agent and of all below it.
+    ahead: Ahead,
+    // What its own is going to use.
+    own_ahead: Ahead,
     // Entries still to come that were copied from another log and paid for there.
     copies: u64,
 }
@@ -60,6 +64,15 @@ struct Account {
 struct Used {
     spent: Spent,
     turns: u64,
+}
+
+/// What a model call in flight is going to use, as far as that is known before: one turn or none, and
+/// what goes into it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Ahead {
+    pub(crate) turns: u64,
+    pub(crate) tokens: u64,
+    pub(crate) cost_usd: Usd,
 }
 
 /// A limit that is reached.
@@ -90,16 +103,18 @@ impl Ledger {
             EntryKind::RunEnded(_) => account.limits = None,
             _ => {}
         }
+        if matches!(entry.kind, EntryKind::Assistant(_)) {
+            // What it has really used is known now.
+            self.release(entry.agent);
+        }
         let (spent, turns) = (entry.kind.spent(), turns_of(&entry.kind));
         if spent == Spent::default() && turns == 0 {
             return;
         }
-        let mut next = Some(entry.agent);
-        while let Some(account) = next.and_then(|agent| self.accounts.get_mut(&agent)) {
+        self.each_above(entry.agent, |account| {
             account.tree.spent += spent;
             account.tree.turns += turns;
-            next = account.parent;
-        }
+        });
     }
 
     /// Returns what an agent and all agents below it have spent.
@@ -114,16 +129,75 @@ impl Ledger {
 
     /// Returns a limit of an agent's open run, or of one above it, that is used up. What an agent may
     /// use it shares with all agents below it, as they come: what one leaves is there for the others.
-    /// Model turns count where another one is to be made.
-    pub(crate) fn reached(&self, agent: AgentId, is_turn: bool) -> Option<Reached> {
+    pub(crate) fn reached(&self, agent: AgentId) -> Option<Reached> {
+        self.first_reached(agent, |account| account.reached(account.run()))
+    }
+
+    /// Sets aside what a model call of an agent is going to use, until its reply is there or it is
+    /// [released](Ledger::release): of many agents that would call at once, those that come too late for
+    /// what is left are told so.
+    ///
+    /// # Errors
+    /// The limit that forbids the call: what is used and what is set aside come to it already.
+    pub(crate) fn reserve(&mut self, agent: AgentId, ahead: Ahead) -> Result<(), Reached> {
+        self.release(agent);
+        let reached = self.first_reached(agent, |account| {
+            let used = account.with_ahead();
+            account.reached(used).or_else(|| account.has_no_turn(used, ahead.turns))
+        });
+        if let Some(reached) = reached {
+            return Err(reached);
+        }
+        self.accounts.entry(agent).or_default().own_ahead = ahead;
+        self.each_above(agent, |account| account.ahead.add(ahead));
+        Ok(())
+    }
+
+    /// Gives back what is set aside for an agent's model call, if anything is.
+    pub(crate) fn release(&mut self, agent: AgentId) {
+        let own = self.accounts.get_mut(&agent).map(|account| &mut account.own_ahead);
+        let ahead = own.map(std::mem::take).unwrap_or_default();
+        if ahead != Ahead::default() {
+            self.each_above(agent, |account| account.ahead.take(ahead));
+        }
+    }
+
+    fn first_reached(
+        &self,
+        agent: AgentId,
+        reached: impl Fn(&Account) -> Option<LimitKind>,
+    ) -> Option<Reached> {
         let mut next = Some(agent);
         while let Some(account) = next.and_then(|agent| self.accounts.get(&agent)) {
-            if let Some(limit) = account.reached(is_turn) {
+            if let Some(limit) = reached(account) {
                 return Some(Reached { limit, is_own: next == Some(agent) });
             }
             next = account.parent;
         }
         None
+    }
+
+    /// Changes the accounts of an agent and of all above it.
+    fn each_above(&mut self, agent: AgentId, change: impl Fn(&mut Account)) {
+        let mut next = Some(agent);
+        while let Some(account) = next.and_then(|agent| self.accounts.get_mut(&agent)) {
+            change(account);
+            next = account.parent;
+        }
+    }
+}
+
+impl Ahead {
+    fn add(&mut self, other: Self) {
+        self.turns += other.turns;
+        self.tokens += other.tokens;
+        self.cost_usd = self.cost_usd + other.cost_usd;
+    }
+
+    fn take(&mut self, other: Self) {
+        self.turns -= other.turns;
+        self.tokens -= other.tokens;
+        self.cost_usd = self.cost_usd - other.cost_usd;
     }
 }
 
@@ -136,17 +210,29 @@ impl Account {
         }
     }
 
-    fn reached(&self, is_turn: bool) -> Option<LimitKind> {
-        let (limits, used) = (self.limits.as_ref()?, self.run());
-        let reached = |used: u64, limit: u64| limit > 0 && used >= limit;
-        if reached(used.spent.usage.total(), limits.total_tokens) {
+    /// Returns what the latest run has used, and what calls in flight are going to use.
+    fn with_ahead(&self) -> Used {
+        let Used { mut spent, turns } = self.run();
+        spent.usage.input += self.ahead.tokens;
+        spent.cost_usd = spent.cost_usd + self.ahead.cost_usd;
+        Used { spent, turns: turns + self.ahead.turns }
+    }
+
+    /// Returns the limit that is used up whatever is to be done, with so much used.
+    fn reached(&self, used: Used) -> Option<LimitKind> {
+        let limits = self.limits.as_ref()?;
+        if limits.total_tokens > 0 && used.spent.usage.total() >= limits.total_tokens {
             Some(LimitKind::TotalTokens)
         } else if limits.cost_usd > 0.0 && used.spent.cost_usd.to_dollars() >= limits.cost_usd {
             Some(LimitKind::CostUsd)
-        } else if is_turn && reached(used.turns, limits.model_turns.into()) {
-            Some(LimitKind::ModelTurns)
         } else {
             None
         }
+    }
+
+    /// Returns the limit of model turns if so many more do not fit.
+    fn has_no_turn(&self, used: Used, turns: u64) -> Option<LimitKind> {
+        let limit: u64 = self.limits.as_ref()?.model_turns.into();
+        (limit > 0 && turns > 0 && used.turns >= limit).then_some(LimitKind::ModelTurns)
     }
 }

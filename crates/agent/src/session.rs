@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::agent::Agent;
 use crate::children::Work;
+use crate::crew::slots::Desks;
 use crate::driver;
 use crate::entry::{Created, Entry, EntryKind};
 use crate::error::AgentError;
@@ -33,6 +34,7 @@ pub(crate) struct Session {
     pub(crate) hub: Hub,
     pub(crate) shared: Arc<Values>,
     pub(crate) questions: Questions,
+    pub(crate) desks: Arc<Desks>,
     pub(crate) source: Arc<dyn Source>,
     agents: Mutex<HashMap<AgentId, Live>>,
     names: Mutex<Names>,
@@ -211,6 +213,7 @@ fn open(
         hub: Hub::new(id, entries, store.tip().0),
         shared: Arc::new(Values::new(entries)),
         questions: Questions::new(entries),
+        desks: Arc::default(),
         source: Arc::clone(&agent.source),
         agents: Mutex::default(),
         names: Mutex::default(),

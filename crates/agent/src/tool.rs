@@ -21,7 +21,7 @@ use crate::error::AgentError;
 use crate::run::RunFailure;
 
 pub use access::{Access, PathSet};
-pub(crate) use context::{Before, CallScope, Piece, Records, Rest, ScopeMessage};
+pub(crate) use context::{Before, CallScope, Piece, Record, Records, Rest, ScopeMessage};
 pub use context::{Concluded, ToolContext, Waked};
 pub use function::{FunctionTool, tool_fn};
 pub use toolbox::{Scope, ToolSource, Toolbox, ToolboxError};

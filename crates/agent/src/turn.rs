@@ -196,11 +196,18 @@ impl Turn {
                 }
             }
             NextStep::Wait(wakes) => self.wait(wakes).await?,
-            step => match self.limit_for(&step) {
-                Some(reached) if self.is_aside(&step) => self.leave_unasked(reached.limit).await?,
-                Some(reached) => self.reach(reached).await?,
-                None => self.work(step).await?,
-            },
+            step => {
+                let done = match self.limit_for(&step) {
+                    Some(reached) if self.is_aside(&step) => {
+                        self.leave_unasked(reached.limit).await
+                    }
+                    Some(reached) => self.reach(reached).await,
+                    None => self.work(step).await,
+                };
+                // Of a call that was not made, nothing is used.
+                self.session.hub.release(self.meta.id);
+                done?;
+            }
         }
         Ok(Progress::Stepped)
     }

@@ -70,6 +70,7 @@ mod tests {
         a_crew_whose_agents_ask: "a crew whose agents ask", 13;
         a_crew_that_answers: "a crew that answers", 13;
         a_crew_in_the_background: "a crew in the background", 13;
+        a_crew_in_the_background_on_the_board: "a crew in the background, on the board", 13;
         a_plan: "a plan", 3;
         a_plan_that_fails_for_good: "a plan that fails for good", 5;
         a_plan_and_what_others_say: "a plan, and what others say", 5;
@@ -176,7 +177,8 @@ mod tests {
         let crew = told("a crew", "a");
         let expected = [
             "\"name\":\"coder-fix-1\",\"result\":\"it is done\"",
-            "\"discrepancies\":[\"a.rs: nothing wrote it\",\"make: no command was run\"]",
+            "\"unverified\":[\"a.rs: only shell or note may have written it\",\"make: no command that \
+             was run is it\"]",
             "\"name\":\"writer-test-2\",\"result\":\"written\"",
             "\"name\":\"lead-lead-1\",\"result\":\"it is done\"",
         ];

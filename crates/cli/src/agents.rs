@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::args::{AgentCommand, Agents};
 use crate::exit::{self, Failure};
+use crate::plain::line;
 use crate::sessions::printed;
 
 /// Runs a command about agents.
@@ -45,7 +46,9 @@ fn lines(agents: &[Listed], out: &mut impl Write) -> io::Result<()> {
     };
     let (names, models) = (width(|agent| &agent.name), width(model));
     for agent in agents {
-        let Listed { name, from, is_applied, is_entry, description, tools, .. } = agent;
+        let Listed { from, is_applied, is_entry, tools, .. } = agent;
+        // What a project brings says what it likes.
+        let (name, description) = (line(&agent.name), line(&agent.description));
         let mark = match (is_applied, is_entry) {
             (false, _) => " (does not count: the folder is not trusted)",
             (true, true) => " (takes the prompt)",
@@ -68,7 +71,7 @@ fn model(agent: &Listed) -> &str {
 
 fn page(shown: &Shown, out: &mut impl Write) -> io::Result<()> {
     let Shown { listed, instructions, settings } = shown;
-    writeln!(out, "# {}, {}", listed.name, listed.from)?;
+    writeln!(out, "# {}, {}", line(&listed.name), listed.from)?;
     if !listed.is_applied {
         writeln!(out, "# does not count: the folder is not trusted; see `bowline trust`")?;
     }

@@ -38,6 +38,7 @@ async fn home() -> Home {
             agent: format!("coder-{id}"),
             at: at.parse().unwrap(),
             task: task.to_owned(),
+            approach: None,
             summary: "It exhausted its iteration limit.".to_owned(),
             caveats: None,
             files_modified: Vec::new(),

@@ -126,6 +126,29 @@ pub fn configured(
     Ok(Configured { secrets, ..all })
 }
 
+/// Returns what is wrong with configured tools, each by itself: without them nothing starts.
+pub(crate) fn faults(config: &Config, environment: &Environment) -> Vec<ConfigError> {
+    let mut expand =
+        |text: &str| config::expanded(text, |name| environment.get(name).map(str::to_owned));
+    let mut wrong = |name: &str, tool: &ToolConfig| {
+        tool.check()?;
+        let described = tool.described(name)?;
+        match tool.kind {
+            Kind::Http => {
+                let request = tool.request(&mut expand);
+                HttpTool::new(described, &request, FetchConfig::default()).map(drop)
+            }
+            Kind::Command => tool.command(&mut expand).map(drop),
+            Kind::Agent => tool.agent_tool(described).map(drop),
+        }
+    };
+    let each = config.tools.iter().filter_map(|(name, tool)| {
+        let what = wrong(name, tool).err()?;
+        Some(ConfigError::Tool { name: name.clone(), what })
+    });
+    each.collect()
+}
+
 /// Puts variables of the environment in their places.
 type Expand<'a> = &'a mut dyn FnMut(&str) -> String;
 

@@ -196,14 +196,12 @@ on_the_board!(ClaimTask, ClaimTaskInput, "shared_tasks_claim", |input, board| {
 
 on_the_board!(UpdateTask, UpdateTaskInput, "shared_tasks_update", |input, board| {
     let UpdateTaskInput { id, status, description, blocked_by, metadata, reopen } = input;
-    if reopen.unwrap_or(false) {
-        board.reopen(&id)?;
-    }
     let update = TaskUpdate {
         status: status.map(Into::into),
         description,
         blocked_by,
         metadata: metadata.unwrap_or_default(),
+        reopen: reopen.unwrap_or(false),
     };
     board.update(&id, update).map(|task| show(&task))
 });
@@ -235,17 +233,10 @@ impl Tool for WatchTask {
         if seen.task.assignee.as_ref() == Some(&cx.agent.name) && !seen.is_over() {
             return Err(ToolError::Failed(format!("{id} is your own; do it instead of waiting")));
         }
-        let late = async {
-            match timeout {
-                Some(seconds) => tokio::time::sleep(Duration::from_secs(seconds)).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             biased;
             () = cx.cancel.cancelled() => Err(ToolError::failed("canceled")),
-            seen = board.watch(&id) => Ok(show(&seen?).into()),
-            () = late => Ok(show(&board.get(&id)?).into()),
+            seen = board.watch(&id, timeout.map(Duration::from_secs)) => Ok(show(&seen?).into()),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Questions of sub-agents: `request_input` asks, `answer_delegation_questions` answers.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use futures::future::join_all;
+use futures::future::try_join_all;
 use serde::Deserialize;
 use uuid::Uuid;
 
@@ -12,9 +13,8 @@ use crate::tool::{Access, Deadline, Recovery, Tool, ToolContext, ToolError, Tool
 
 use super::deeds::{self, Deeds};
 use super::delegate::to_json;
-use super::delegation::{Answer, Delegation};
+use super::delegation::{Answer, Open};
 use super::member::Seat;
-use super::ticket::Ticket;
 
 /// Asks the agent that delegated the task, and waits for its answer.
 pub(super) struct RequestInput;
@@ -88,7 +88,12 @@ impl Tool for AnswerQuestions {
     }
 
     async fn run(&self, input: Answers, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
-        let mut asking: Vec<(Arc<Delegation>, Answer)> = Vec::new();
+        let mut ids = HashSet::new();
+        if let Some(twice) = input.answers.iter().find(|one| !ids.insert(&*one.delegation_id)) {
+            let id = &twice.delegation_id;
+            return Err(ToolError::Failed(format!("{id:?} is answered twice; answer it once")));
+        }
+        let mut asking: Vec<(Open, Answer)> = Vec::new();
         // Nobody is answered unless all can be.
         for (index, one) in input.answers.into_iter().enumerate() {
             let delegation = self.0.delegations.find(cx, &one.delegation_id).await?;
@@ -96,12 +101,12 @@ impl Tool for AnswerQuestions {
             let op = OpId::from(Uuid::new_v5(&cx.agent.id.into(), name.as_bytes()));
             asking.push((delegation, Answer { op, text: one.answer }));
         }
-        let slot = self.0.member.registry.slots.lend(cx.agent.id);
+        let slot = cx.step_aside();
         let answered = asking.iter().map(|(asking, answer)| asking.answer(cx, answer.clone()));
         let standings = tokio::select! {
             biased;
             () = cx.cancel.cancelled() => return Err(ToolError::failed("canceled")),
-            standings = join_all(answered) => standings,
+            standings = try_join_all(answered) => standings?,
         };
         tokio::select! {
             () = slot.take_back() => {}
@@ -109,14 +114,9 @@ impl Tool for AnswerQuestions {
         }
         let mut reports = Vec::new();
         let mut all = Deeds::default();
-        for ((delegation, _), (mut report, deeds)) in asking.iter().zip(standings) {
-            if let Some(((id, status), board)) =
-                report.unsettled.take().zip(self.0.member.board.as_ref())
-            {
-                report.warning = Ticket { board: board(cx), id }.settle(status);
-            }
+        for ((asking, _), (report, deeds)) in asking.iter().zip(standings) {
             if report.delegation_id.is_none() {
-                self.0.delegations.close(cx, delegation)?;
+                self.0.delegations.close(cx, &asking.delegation)?;
             }
             all.join(deeds);
             reports.push(report);

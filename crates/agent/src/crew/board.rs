@@ -86,6 +86,8 @@ pub struct TaskUpdate {
     pub blocked_by: Option<Vec<String>>,
     /// What is added to what else is to be known; null removes.
     pub metadata: Map<String, Value>,
+    /// Whether the task has ended and is to be done again: it is pending first, and nobody's.
+    pub reopen: bool,
 }
 
 /// Which tasks are wanted; `None` is any.
@@ -250,19 +252,30 @@ impl Board {
     /// # Errors
     /// As [`Board::update`], and [`BoardError::NotEnded`].
     pub fn reopen(&self, id: &str) -> Result<TaskView, BoardError> {
-        self.change(|tasks| {
-            tasks.check_may_change(id, self.agent(), self.cx.agent.depth)?;
-            tasks.reopen(id)
-        })
+        self.update(id, TaskUpdate { reopen: true, ..TaskUpdate::default() })
     }
 
     /// Waits until a task has ended, or cannot go on because one that it waits for has failed or was
-    /// canceled.
+    /// canceled; or until time is up, if there is a limit.
     ///
     /// # Errors
     /// [`BoardError::Unknown`], and [`BoardError::NobodyHasIt`] if nobody takes it for fifteen
     /// seconds in a row in which somebody could.
-    pub async fn watch(&self, id: &str) -> Result<TaskView, BoardError> {
+    pub async fn watch(&self, id: &str, time: Option<Duration>) -> Result<TaskView, BoardError> {
+        // Who is to do it may wait for the slot of who waits for it.
+        let slot = self.cx.step_aside();
+        let watched = self.watch_aside(id);
+        let watched = match time {
+            Some(time) => {
+                tokio::time::timeout(time, watched).await.unwrap_or_else(|_| self.get(id))
+            }
+            None => watched.await,
+        };
+        slot.take_back().await;
+        watched
+    }
+
+    async fn watch_aside(&self, id: &str) -> Result<TaskView, BoardError> {
         loop {
             // Whether somebody could take it, and nobody has.
             let seen = self.get(id)?;

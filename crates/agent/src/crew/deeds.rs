@@ -1,6 +1,6 @@
 //! What an agent did, by its log, held against what it says it did.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -10,8 +10,14 @@ use bowline_llm::{CallId, text_of};
 use crate::entry::{CallEnded, CallStatus, Completion, CompletionStatus, Entry, EntryKind};
 use crate::tool::{Access, Toolbox};
 
+use super::text::line;
+use super::{TOOLS, command};
+
 /// The tools with which agents tell each other something: what those write is no change of the work.
 const ASIDE: [&str; 2] = ["write_note", "shared_state_set"];
+
+/// How many characters of a command are told.
+const LONGEST: usize = 80;
 
 /// The name under which a call of `delegate` records what its sub-agents did.
 pub(super) const RECORD: &str = "crew.deeds";
@@ -23,6 +29,9 @@ pub(super) struct Deeds {
     written: Vec<String>,
     /// The commands that were run, in the order in which they ended.
     commands: Vec<Ran>,
+    /// The tools that may have changed anything, and do not say what.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    others: Vec<String>,
 }
 
 /// A command that was run.
@@ -30,6 +39,9 @@ pub(super) struct Deeds {
 struct Ran {
     command: String,
     end: End,
+    /// Whether something was written since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_stale: bool,
 }
 
 /// How a command ended.
@@ -54,6 +66,7 @@ impl Deeds {
     pub(super) fn of(log: &[Entry], tools: &Toolbox) -> Self {
         let mut deeds = Self::default();
         let mut calls: HashMap<&CallId, (&str, &str)> = HashMap::new();
+        let mut begun: HashSet<&CallId> = HashSet::new();
         for entry in log {
             match &entry.kind {
                 EntryKind::Assistant(said) => {
@@ -61,20 +74,25 @@ impl Deeds {
                     calls.extend(said.map(|call| (&call.id, (&*call.name, &*call.arguments))));
                 }
                 EntryKind::CallStarted(started) => {
+                    begun.insert(&started.call);
                     let call = calls.get_mut(&started.call);
                     if let (Some(call), Some(arguments)) = (call, &started.arguments) {
                         call.1 = arguments;
                     }
                 }
                 EntryKind::CallEnded(ended) => {
-                    if ended.behind.is_some() {
-                        // What was done behind it is not known here.
-                        let command = "work behind a call".to_owned();
-                        deeds.commands.push(Ran { command, end: End::Unknown });
-                    }
                     let call = calls.get(&ended.call).filter(|(name, _)| !ASIDE.contains(name));
                     if let Some((name, arguments)) = call {
-                        deeds.add(ended, &access(tools, name, arguments));
+                        if ended.behind.is_some() {
+                            // What was done behind it is not known here, but of our own.
+                            deeds.note_other(name);
+                        }
+                        let access = access(tools, name, arguments);
+                        // However it ended, and whatever that did, nobody says.
+                        if begun.contains(&ended.call) && access.as_ref().is_none_or(is_open) {
+                            deeds.note_other(name);
+                        }
+                        deeds.add(ended, access.unwrap_or_default());
                     }
                 }
                 EntryKind::Custom(custom) if custom.name == RECORD => {
@@ -90,14 +108,20 @@ impl Deeds {
 
     /// Adds what others did.
     pub(super) fn join(&mut self, others: Self) {
+        if !others.written.is_empty() {
+            self.outdate();
+        }
         for path in others.written {
-            self.wrote(path);
+            self.note_path(path);
         }
         self.commands.extend(others.commands);
+        for tool in others.others {
+            self.note_other(&tool);
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.written.is_empty() && self.commands.is_empty()
+        self.written.is_empty() && self.commands.is_empty() && self.others.is_empty()
     }
 
     /// Holds what an agent says against what it did.
@@ -107,10 +131,15 @@ impl Deeds {
             if self.written.iter().any(|path| is_meant(file, path)) {
                 continue;
             }
-            if self.commands.is_empty() {
-                doubts.discrepancies.push(format!("{file}: nothing wrote it"));
-            } else {
-                doubts.unverified.push(format!("{file}: only a command may have written it"));
+            match self.others.as_slice() {
+                _ if !self.commands.is_empty() => {
+                    doubts.unverified.push(format!("{file}: only a command may have written it"));
+                }
+                [] => doubts.discrepancies.push(format!("{file}: nothing wrote it")),
+                others => {
+                    let others = others.join(" or ");
+                    doubts.unverified.push(format!("{file}: only {others} may have written it"));
+                }
             }
         }
         for path in &self.written {
@@ -124,50 +153,93 @@ impl Deeds {
         doubts
     }
 
+    /// Holds what an agent says it has tested against the commands that were run. Of those that run
+    /// what it says, the last one counts.
     fn examine_test(&self, test: &str, status: CompletionStatus, doubts: &mut Doubts) {
-        let wanted = words(test);
-        let is_it = |ran: &&Ran| {
-            let command = words(&ran.command);
-            command.contains(&wanted) || wanted.contains(&command)
+        let said = command::runs(test);
+        let found = self.commands.iter().rev().find_map(|ran| Some((ran, ran.tells_of(&said)?)));
+        let Some((ran, is_told)) = found else {
+            if self.commands.is_empty() && self.others.is_empty() {
+                doubts.discrepancies.push(format!("{test}: no command was run"));
+            } else {
+                doubts.unverified.push(format!("{test}: no command that was run is it"));
+            }
+            return;
         };
-        match self.commands.iter().rev().find(is_it).map(|ran| &ran.end) {
-            Some(End::Well) => {}
-            Some(End::Badly(why)) if status == CompletionStatus::Completed => {
+        match &ran.end {
+            End::Badly(why) if status == CompletionStatus::Completed => {
                 doubts.discrepancies.push(format!("{test}: it ended with {why}"));
             }
-            Some(End::Badly(_)) => {}
-            Some(End::Unknown) => doubts.unverified.push(format!("{test}: its end was not seen")),
-            None if self.commands.is_empty() => {
-                doubts.discrepancies.push(format!("{test}: no command was run"));
+            End::Badly(_) => {}
+            End::Unknown => doubts.unverified.push(format!("{test}: its end was not seen")),
+            End::Well if !is_told => {
+                let line = line(&ran.command, LONGEST);
+                doubts.unverified.push(format!("{test}: how it ended does not show in {line:?}"));
             }
-            None => {
-                doubts.unverified.push(format!("{test}: no command that was run looks like it"));
+            End::Well if ran.is_stale => {
+                let what = "files were written after it was run, and it was not run again";
+                doubts.unverified.push(format!("{test}: {what}"));
             }
+            End::Well => {}
         }
     }
 
-    fn add(&mut self, ended: &CallEnded, access: &Access) {
+    fn add(&mut self, ended: &CallEnded, access: Access) {
         if ended.status == CallStatus::Ok {
-            for path in access.writes.paths() {
-                self.wrote(path.to_string_lossy().into_owned());
+            let paths = access.writes.paths();
+            if !paths.is_empty() {
+                self.outdate();
+            }
+            for path in paths {
+                self.note_path(path.to_string_lossy().into_owned());
             }
         }
         // What never started was not run.
-        if let (Some(command), Some(_)) = (&access.execute, ended.ms) {
-            self.commands.push(Ran { command: command.clone(), end: end_of(ended) });
+        if let (Some(command), Some(_)) = (access.execute, ended.ms) {
+            self.commands.push(Ran { command, end: end_of(ended), is_stale: false });
         }
     }
 
-    fn wrote(&mut self, path: String) {
+    /// Notes that what was run before does not tell of what is there now.
+    fn outdate(&mut self) {
+        self.commands.iter_mut().for_each(|ran| ran.is_stale = true);
+    }
+
+    fn note_path(&mut self, path: String) {
         if !self.written.contains(&path) {
             self.written.push(path);
         }
     }
+
+    fn note_other(&mut self, tool: &str) {
+        if !TOOLS.contains(&tool) && !self.others.iter().any(|known| known == tool) {
+            self.others.push(tool.to_owned());
+        }
+    }
 }
 
-fn access(tools: &Toolbox, name: &str, arguments: &str) -> Access {
-    let prepared = tools.get(name).and_then(|tool| tool.prepare(arguments).ok());
-    prepared.map(|prepared| prepared.access).unwrap_or_default()
+impl Ran {
+    /// Tells whether the end of the command tells how all that was run ended which somebody says was;
+    /// `None` if it did not run all of that.
+    fn tells_of(&self, said: &[command::Run]) -> Option<bool> {
+        let runs = command::runs(&self.command);
+        let mut from = runs.iter();
+        let mut all = true;
+        for said in said {
+            all &= from.find(|run| run.is(said))?.is_told;
+        }
+        (!said.is_empty()).then_some(all)
+    }
+}
+
+/// Tells whether a call may have changed anything, and does not say what.
+fn is_open(access: &Access) -> bool {
+    access.exclusive && access.writes.is_empty() && access.execute.is_none()
+}
+
+fn access(tools: &Toolbox, name: &str, arguments: &str) -> Option<Access> {
+    let prepared = tools.get(name)?.prepare(arguments);
+    Some(prepared.map(|prepared| prepared.access).unwrap_or_default())
 }
 
 /// Returns how a command ended: tools that run commands say so in their last lines.
@@ -195,8 +267,4 @@ fn end_of(ended: &CallEnded) -> End {
 fn is_meant(said: &str, path: &str) -> bool {
     let said = Path::new(said.trim().trim_start_matches("./"));
     !said.as_os_str().is_empty() && Path::new(path).ends_with(said)
-}
-
-fn words(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

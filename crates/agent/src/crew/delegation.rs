@@ -1,11 +1,12 @@
 //! Tasks whose agents ask the delegating model, and are answered in later calls.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use bowline_llm::CallId;
 
@@ -21,11 +22,18 @@ use super::report::{PendingQuestion, Report};
 const RECORD: &str = "crew.delegations";
 
 /// The delegations that a member can be asked about.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Delegations {
     open: Mutex<HashMap<(AgentId, String), Arc<Delegation>>>,
-    // How many were ever opened here, for those who wait for one.
-    opened: watch::Sender<usize>,
+    // The calls that have opened all of theirs, for those who wait for one.
+    opened: watch::Sender<HashSet<(AgentId, CallId)>>,
+}
+
+/// A delegation that is open, and what tells that nobody works for it any more.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) delegation: Arc<Delegation>,
+    ended: CancellationToken,
 }
 
 /// A task whose agent may ask.
@@ -63,12 +71,6 @@ struct Noted {
     is_over: bool,
 }
 
-impl Default for Delegations {
-    fn default() -> Self {
-        Self { open: Mutex::default(), opened: watch::Sender::new(0) }
-    }
-}
-
 impl Delegations {
     /// Opens a delegation of a call. One that was open when a process died has its old id.
     pub(super) fn open(&self, cx: &ToolContext, key: &str) -> Arc<Delegation> {
@@ -88,9 +90,13 @@ impl Delegations {
         let delegation = Arc::new(Delegation { id: id.clone(), standing });
         if !is_told {
             open.insert((cx.agent.id, id), Arc::clone(&delegation));
-            self.opened.send_modify(|opened| *opened += 1);
         }
         delegation
+    }
+
+    /// Notes that a call has opened all that it opens.
+    pub(super) fn opened(&self, cx: &ToolContext) {
+        self.opened.send_if_modified(|opened| opened.insert((cx.agent.id, cx.call.clone())));
     }
 
     /// Records that a delegation stays open behind its call.
@@ -128,34 +134,31 @@ impl Delegations {
     /// is open again.
     ///
     /// # Errors
-    /// [`ToolError::Failed`] if there is none of the id.
-    pub(super) async fn find(
-        &self,
-        cx: &ToolContext,
-        id: &str,
-    ) -> Result<Arc<Delegation>, ToolError> {
-        let mut opened = self.opened.subscribe();
-        loop {
-            if let Some(found) = self.lock().get(&(cx.agent.id, id.to_owned())) {
-                return Ok(Arc::clone(found));
-            }
-            let noted = noted(cx);
-            let is_open = |id: &str| {
-                let last = noted.iter().rev().find(|noted| noted.id == id);
-                last.is_some_and(|noted| !noted.is_over)
-            };
-            if !is_open(id) {
-                let mut ids: Vec<&str> = noted.iter().map(|noted| &*noted.id).collect();
-                ids.retain(|id| is_open(id));
-                ids.dedup();
-                let known = if ids.is_empty() { "none is open".to_owned() } else { ids.join(", ") };
-                return Err(ToolError::Failed(format!("there is no delegation {id:?}: {known}")));
-            }
-            tokio::select! {
-                () = cx.cancel.cancelled() => return Err(ToolError::failed("canceled")),
-                _ = opened.changed() => {}
-            }
+    /// [`ToolError::Failed`] if there is none of the id, or none any more: it ends with the run that
+    /// opened it.
+    pub(super) async fn find(&self, cx: &ToolContext, id: &str) -> Result<Open, ToolError> {
+        let (noted, mut opened) = (noted(cx), self.opened.subscribe());
+        let goes_on = |id: &str| {
+            let last = noted.iter().rev().find(|noted| noted.id == id)?;
+            let ended = cx.behind.get(&last.call).filter(|_| !last.is_over)?;
+            Some((&last.call, ended.clone()))
+        };
+        let gone = || {
+            let mut ids: Vec<&str> = noted.iter().map(|noted| &*noted.id).collect();
+            ids.retain(|id| goes_on(id).is_some_and(|(_, ended)| !ended.is_cancelled()));
+            ids.dedup();
+            let known = if ids.is_empty() { "none is open".to_owned() } else { ids.join(", ") };
+            ToolError::Failed(format!("there is no delegation {id:?}: {known}"))
+        };
+        let (call, ended) = goes_on(id).ok_or_else(gone)?;
+        let by = (cx.agent.id, call.clone());
+        tokio::select! {
+            () = cx.cancel.cancelled() => return Err(ToolError::failed("canceled")),
+            () = ended.cancelled() => return Err(gone()),
+            _ = opened.wait_for(|opened| opened.contains(&by)) => {}
         }
+        let delegation = self.lock().get(&(cx.agent.id, id.to_owned())).cloned();
+        Ok(Open { delegation: delegation.ok_or_else(gone)?, ended })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<(AgentId, String), Arc<Delegation>>> {
@@ -166,6 +169,27 @@ impl Delegations {
 fn noted(cx: &ToolContext) -> Vec<Noted> {
     let recorded = cx.recorded(RECORD);
     recorded.iter().filter_map(|data| serde_json::from_str(data.as_str()).ok()).collect()
+}
+
+impl Open {
+    /// Answers the agent, and waits until it has finished or asks again.
+    ///
+    /// # Errors
+    /// [`ToolError::Failed`] if nobody works for it any more.
+    pub(super) async fn answer(
+        &self,
+        cx: &ToolContext,
+        answer: Answer,
+    ) -> Result<(Report, Deeds), ToolError> {
+        tokio::select! {
+            biased;
+            standing = self.delegation.answer(cx, answer) => Ok(standing),
+            () = self.ended.cancelled() => {
+                let id = &self.delegation.id;
+                Err(ToolError::Failed(format!("nobody works for {id:?} any more")))
+            }
+        }
+    }
 }
 
 impl Delegation {
@@ -194,7 +218,7 @@ impl Delegation {
     }
 
     /// Answers the agent, and waits until it has finished or asks again.
-    pub(super) async fn answer(&self, cx: &ToolContext, answer: Answer) -> (Report, Deeds) {
+    async fn answer(&self, cx: &ToolContext, answer: Answer) -> (Report, Deeds) {
         let mut standing = self.standing.subscribe();
         let stands = |now: &Standing| matches!(now, Standing::Asks(_) | Standing::Over(..));
         // It may be about to ask, in a process that goes on with a session.
@@ -235,6 +259,11 @@ impl Delegation {
             Standing::Asks(report) => Some(report.clone()),
             Standing::Working | Standing::Answered(_) | Standing::Over(..) | Standing::Told => None,
         }
+    }
+
+    /// Tells whether the delegating model knows what came of the task.
+    pub(super) fn is_told(&self) -> bool {
+        matches!(&*self.standing.borrow(), Standing::Told)
     }
 
     /// Comes when the delegating model knows what came of the task.

@@ -18,7 +18,7 @@ use super::board::TaskStatus;
 use super::deeds::Deeds;
 use super::delegate::{Mode, Task};
 use super::delegation::Delegation;
-use super::hire::{Hired, Stage, delegation_context};
+use super::hire::{Hired, Stage, delegation_context, unknown};
 use super::member::{Interaction, Seat};
 use super::reflections::Failure;
 use super::report::Report;
@@ -44,6 +44,8 @@ pub(super) struct Errand {
     // When its time is up; it begins with the first agent at work.
     until: OnceLock<Option<Instant>>,
     deeds: Deeds,
+    // What the board did not take of a handoff.
+    warning: Option<String>,
 }
 
 /// Why an agent's work came to nothing.
@@ -90,7 +92,7 @@ impl Errand {
         }
         let config = task.config();
         if let Some(name) = config.filter(|name| !seat.member.may_delegate_to(name)) {
-            return Err(refused(seat.unknown(name)));
+            return Err(refused(unknown(name, &seat.member.colleagues())));
         }
         let is_asked = task.mode == Some(Mode::Interactive);
         if is_asked && seat.member.interaction != Interaction::Interactive {
@@ -117,6 +119,7 @@ impl Errand {
             handoffs: 0,
             until: OnceLock::new(),
             deeds: Deeds::default(),
+            warning: None,
         })
     }
 
@@ -134,10 +137,7 @@ impl Errand {
             };
             let Some(handoff) = &outcome.handoff else { break self.judge(&outcome, stop).await };
             if let Err(why) = self.hand_on(handoff).await {
-                let error = Some(format!("handoff: {why}"));
-                let mut report = Report { error, ..self.report() };
-                self.settle(&mut report, TaskStatus::Failed).await;
-                break report;
+                break self.fail(&format!("handoff: {why}")).await;
             }
         };
         (report, self.deeds)
@@ -151,7 +151,7 @@ impl Errand {
             biased;
             () = self.siblings.cancelled() => return Err(Unworked::Unbegun),
             () = self.cx.cancel.cancelled() => return Err(Unworked::Unbegun),
-            slot = registry.slots.take(config, handle.agent_id()) => slot,
+            slot = registry.slots.take(config, &self.cx.desks, handle.agent_id()) => slot,
         };
         // What was handed on was passed on.
         if let Some(ticket) = self.ticket.as_ref().filter(|_| self.handoffs == 0) {
@@ -206,22 +206,13 @@ impl Errand {
     /// Hands the task on to another agent.
     async fn hand_on(&mut self, handoff: &Handoff) -> Result<(), String> {
         let member = &self.seat.member;
-        let target = handoff.target.trim();
-        let (log, deeds) = self.read().await;
-        self.deeds.join(deeds);
         if self.handoffs >= member.max_handoffs {
             return Err(format!("the limit of {} in a chain is reached", member.max_handoffs));
         }
-        if target.to_lowercase() == self.hired.config.to_lowercase() {
-            return Err(format!("{target} cannot hand on to itself"));
-        }
-        if member.is_self(target) && !member.allow_self {
-            return Err(format!("{target} delegated the task, it is not to be handed back"));
-        }
-        if !member.may_delegate_to(target) {
-            return Err(self.seat.unknown(target));
-        }
-        self.handoffs += 1;
+        let target = handoff.target.trim();
+        member.admits_handoff(&self.hired.config, target)?;
+        let (log, deeds) = self.read().await;
+        let handoffs = self.handoffs + 1;
         let name = &self.hired.handle.meta().name;
         let mut context =
             format!("From: {name}\nReason: {}\n\n{}", handoff.reason, handoff.context);
@@ -230,16 +221,18 @@ impl Errand {
         }
         let context = tagged("handoff_context", &context);
         let stage = Stage {
-            key: format!("{}/{}", self.index, self.handoffs),
+            key: format!("{}/{handoffs}", self.index),
             config: Some(target),
-            handoffs: self.handoffs,
+            handoffs,
             context: Some(context.clone()),
         };
         self.hired = self.seat.hire(&self.cx, &self.task, stage).await?;
+        // From here on it is the task of the other one.
+        self.deeds.join(deeds);
+        self.handoffs = handoffs;
         self.context = Some(context);
         if let Some(ticket) = &self.ticket {
-            // What the board thinks of it is told when the task is over.
-            let _ = ticket.board.reassign(&ticket.id, &self.hired.handle.meta().name);
+            self.warning = ticket.pass_on(&self.hired.handle.meta().name);
         }
         Ok(())
     }
@@ -254,21 +247,26 @@ impl Errand {
                 report.error = Some(error.to_string());
                 // A run that could not be written goes on when the session does.
                 if !matches!(error, AgentError::Journal(_)) {
-                    self.settle(&mut report, TaskStatus::Failed).await;
+                    self.settle(&mut report, TaskStatus::Failed);
+                    let (log, _) = self.read().await;
+                    self.remember(&report, &log).await;
                 }
             }
         }
         report
     }
 
-    /// Tells the board, and remembers a failure.
-    async fn settle(&self, report: &mut Report, status: TaskStatus) {
+    /// Tells the board how the task ended.
+    fn settle(&self, report: &mut Report, status: TaskStatus) {
         if let Some(ticket) = &self.ticket {
-            report.warning = ticket.settle(status);
-            report.unsettled = report.warning.as_ref().map(|_| (ticket.id.clone(), status));
+            report.warning = ticket.settle(status).or_else(|| self.warning.clone());
         }
+    }
+
+    /// Remembers that the task failed, unless it was canceled.
+    async fn remember(&self, report: &Report, log: &[Entry]) {
         let Some(reflections) = &self.seat.member.reflections else { return };
-        if status != TaskStatus::Failed || self.cx.cancel.is_cancelled() {
+        if self.cx.cancel.is_cancelled() {
             return;
         }
         let completion = report.completion.as_ref();
@@ -279,6 +277,7 @@ impl Errand {
             agent: meta.name.clone(),
             at: self.cx.now(),
             task: self.task.task.clone(),
+            approach: trace(log),
             summary: summary.or_else(|| report.error.clone()).unwrap_or_default(),
             caveats: completion.and_then(|completion| completion.caveats.clone()),
             files_modified: completion

@@ -6,11 +6,13 @@ use crate::agent::Agent;
 use crate::children::Child;
 use crate::handle::SessionHandle;
 use crate::op::Input;
-use crate::tool::{Scope, ToolContext, Toolbox};
+use crate::tool::{ToolContext, Toolbox};
 
 use super::TOOLS;
 use super::delegate::Task;
+use super::kit::{Allowed, Kit, by_name};
 use super::member::{ChildTools, Member, Seat};
+use super::registry::Card;
 use super::slug::slug;
 use super::spawn::Spawn;
 use super::text::{cut, tagged};
@@ -26,7 +28,7 @@ pub(super) struct Hired {
     pub(super) handle: SessionHandle,
     /// The configuration it was made from.
     pub(super) config: String,
-    /// What it can do.
+    /// What it can do, as far as that is known now.
     pub(super) tools: Toolbox,
     /// Whether an earlier process made it, for the same call.
     pub(super) is_known: bool,
@@ -56,7 +58,9 @@ impl Seat {
         stage: Stage<'_>,
     ) -> Result<Hired, String> {
         let agent = self.agent(cx, task, &stage)?;
-        let (config, tools) = (agent.name.clone(), agent.tools.clone());
+        let theirs: Vec<_> = agent.effects.iter().map(|effect| effect.tools()).collect();
+        let tools = Toolbox::layered(std::iter::once(&agent.toolbox()).chain(&theirs));
+        let config = agent.name.clone();
         let mut briefing: Vec<Input> = stage.context.into_iter().map(Input::from).collect();
         if let Some(prior) = self.prior(&task.task).await {
             briefing.push(prior.into());
@@ -81,27 +85,76 @@ impl Seat {
 
     fn agent(&self, cx: &ToolContext, task: &Task, stage: &Stage<'_>) -> Result<Agent, String> {
         let parent = cx.children.parent().ok_or("the call has ended")?;
-        let mut agent = match (stage.config, &task.system_prompt) {
-            (Some(config), _) => self.registered(cx, config, stage.handoffs)?,
-            (None, Some(system)) => self.ad_hoc(cx, parent, system)?,
+        let parents = self.to_hand_down(parent);
+        let allowed = self.allowed_for(task, &parents);
+        let (agent, kit) = match (stage.config, &task.system_prompt) {
+            (Some(config), _) => {
+                let agent = self.registered(cx, config, stage.handoffs, &allowed)?;
+                let kit = Kit::of(&agent).only(&not_of_crews());
+                (agent, kit)
+            }
+            (None, Some(system)) => (self.ad_hoc(cx, parent, system)?, parents.clone()),
             (None, None) => return Err("name an agent for the task".to_owned()),
         };
-        if stage.config.is_some() {
-            agent.tools = self.child_tools(&agent.tools, &parent.tools)?;
-        }
-        if let Some(names) = &task.tools {
-            let (crew, own) = split(&agent.tools);
-            agent.tools = Toolbox::layered([&scoped(&own, names)?, &crew]);
-        }
-        Ok(agent)
+        let kit = self.child_tools(kit, &parents)?;
+        // A peer has of them what it has.
+        let names = task.tools.as_ref().filter(|_| stage.handoffs == 0);
+        let kit = match names {
+            Some(names) => kit.named(names).map_err(|error| error.to_string())?,
+            None => kit,
+        };
+        let Kit { tools, more } = kit.only(&allowed);
+        let crew = agent.tools.filter(|name| TOOLS.contains(&name));
+        let tools = Toolbox::layered([&tools, &crew]);
+        Ok(Agent { tools, more_tools: more, ..agent })
     }
 
-    fn registered(&self, cx: &ToolContext, config: &str, handoffs: u32) -> Result<Agent, String> {
+    /// Returns what an agent has that its sub-agents can have too: not what is bound to its place.
+    fn to_hand_down(&self, parent: &Agent) -> Kit {
+        let bound: Vec<String> =
+            self.member.task_tools.iter().map(|tool| tool.spec.name.clone()).collect();
+        let is_free = move |name: &str| !bound.iter().any(|known| known == name);
+        Kit::of(parent).only(&not_of_crews().and(&Allowed::only(is_free)))
+    }
+
+    /// Returns which tools the agent of a task may have, and all agents below it: what its parent was
+    /// kept from it is kept from too.
+    fn allowed_for(&self, task: &Task, parents: &Kit) -> Allowed {
+        let parents_own = || {
+            let parents = parents.clone();
+            Allowed::only(move |name| parents.now().get(name).is_some())
+        };
+        let by_parent = match &self.member.child_tools {
+            ChildTools::Configured | ChildTools::Union => Allowed::default(),
+            ChildTools::Common => parents_own(),
+            ChildTools::Subset(names) => by_name(names).and(&parents_own()),
+            ChildTools::Explicit(tools) => {
+                let tools = tools.clone();
+                Allowed::only(move |name| tools.get(name).is_some())
+            }
+            ChildTools::Listed(tools, more) => {
+                let (tools, more) = (tools.clone(), more.clone());
+                Allowed::only(move |name| tools.get(name).is_some() || more.allows(name))
+            }
+        };
+        let by_task = task.tools.as_deref().map(by_name).unwrap_or_default();
+        self.allowed.clone().and(&by_parent).and(&by_task)
+    }
+
+    fn registered(
+        &self,
+        cx: &ToolContext,
+        config: &str,
+        handoffs: u32,
+        allowed: &Allowed,
+    ) -> Result<Agent, String> {
         let spawn = Spawn {
             max_handoffs: self.member.max_handoffs.saturating_sub(handoffs),
+            allowed: allowed.clone(),
             ..self.spawn(cx, config)
         };
-        let made = self.member.registry.spawn(&spawn).ok_or_else(|| self.unknown(config))?;
+        let made = self.member.registry.spawn(&spawn);
+        let made = made.ok_or_else(|| unknown(config, &self.member.colleagues()))?;
         made.map_err(|error| format!("{config} cannot be made: {error}"))
     }
 
@@ -111,6 +164,7 @@ impl Seat {
             depth: cx.agent.depth + 1,
             max_depth: self.max_depth,
             max_handoffs: 0,
+            allowed: Allowed::default(),
             parent: Some(Arc::clone(&self.member)),
         }
     }
@@ -125,7 +179,7 @@ impl Seat {
         Ok(Agent {
             name: AD_HOC.to_owned(),
             instructions: system.into(),
-            tools: Toolbox::layered([&split(&parent.tools).1, &member.tools(&spawn)]),
+            tools: member.tools(&spawn),
             // What is around the parent's runs, what they must come to, and who keeps them going,
             // is there for those.
             middleware: Vec::new(),
@@ -136,26 +190,33 @@ impl Seat {
         })
     }
 
-    fn child_tools(&self, own: &Toolbox, parents: &Toolbox) -> Result<Toolbox, String> {
-        let parents = split(parents).1;
-        let crew = split(own).0;
+    fn child_tools(&self, own: Kit, parents: &Kit) -> Result<Kit, String> {
         Ok(match &self.member.child_tools {
-            ChildTools::Configured => own.clone(),
-            ChildTools::Union => Toolbox::layered([own, &parents]),
-            ChildTools::Subset(names) => Toolbox::layered([&scoped(&parents, names)?, &crew]),
-            ChildTools::Explicit(tools) => Toolbox::layered([tools, &crew]),
+            ChildTools::Configured | ChildTools::Common => own,
+            ChildTools::Union => own.over(parents),
+            ChildTools::Subset(names) => parents.named(names).map_err(|error| error.to_string())?,
+            ChildTools::Explicit(tools) => Kit { tools: tools.clone(), more: None },
+            ChildTools::Listed(tools, more) => {
+                let theirs = own.over(parents).only(more);
+                Kit { tools: tools.clone(), more: theirs.more }
+            }
         })
     }
+}
 
-    /// Says that there is no such agent, and which one may be meant.
-    pub(super) fn unknown(&self, config: &str) -> String {
-        let names: Vec<String> =
-            self.member.colleagues().into_iter().map(|card| card.name).collect();
-        match nearest(config, &names) {
-            Some(near) => format!("there is no agent {config:?}; did you mean {near:?}?"),
-            None => format!("there is no agent {config:?}; there are {}", names.join(", ")),
-        }
+/// Says that there is no such agent, and which one may be meant.
+pub(super) fn unknown(config: &str, known: &[Card]) -> String {
+    let names: Vec<String> = known.iter().map(|card| card.name.clone()).collect();
+    match nearest(config, &names) {
+        Some(near) => format!("there is no agent {config:?}; did you mean {near:?}?"),
+        None if names.is_empty() => format!("there is no agent {config:?}"),
+        None => format!("there is no agent {config:?}; there are {}", names.join(", ")),
     }
+}
+
+/// Leaves out the tools of crews: they are bound to a place.
+fn not_of_crews() -> Allowed {
+    Allowed::only(|name| !TOOLS.contains(&name))
 }
 
 /// Returns what the agent of a task is told of what its parent knows.
@@ -169,20 +230,6 @@ pub(super) fn delegation_context(context: Option<&str>) -> Option<String> {
             tagged("delegation_context", &text)
         }
     })
-}
-
-/// Splits tools into those of a crew and the others.
-fn split(tools: &Toolbox) -> (Toolbox, Toolbox) {
-    let is_crews = |name: &str| TOOLS.contains(&name);
-    (tools.filter(is_crews), tools.filter(|name| !is_crews(name)))
-}
-
-fn scoped(tools: &Toolbox, names: &[String]) -> Result<Toolbox, String> {
-    if names.iter().any(|name| name == "*") {
-        return Ok(tools.clone());
-    }
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    tools.scope(Scope::Names(&names)).map_err(|error| error.to_string())
 }
 
 /// Returns the name that is most like another one, if any is.

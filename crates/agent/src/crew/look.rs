@@ -87,7 +87,7 @@ impl Tool for DelegationResult {
         let text = latest.map(|outcome| outcome.text()).unwrap_or_default();
         let rest: String = text.chars().skip(which.from).collect();
         let (shown, left) = cut(&rest, PAGE);
-        let next = which.from + PAGE;
+        let next = which.from.saturating_add(PAGE);
         Ok(match left {
             0 => shown.into(),
             left => format!("{shown}\n[{left} more characters, from {next}]").into(),

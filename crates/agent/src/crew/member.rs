@@ -15,6 +15,8 @@ use super::complete::TaskComplete;
 use super::delegate::Delegate;
 use super::delegation::Delegations;
 use super::handoff::HandOff;
+use super::hire::unknown;
+use super::kit::Allowed;
 use super::look::{DelegationResult, ListAgents};
 use super::message::SendMessage;
 use super::reflections::Reflections;
@@ -104,7 +106,8 @@ pub struct UnknownWord {
     known: &'static str,
 }
 
-/// The tools of sub-agents. What they need to take part in a crew they have in any case.
+/// The tools of sub-agents. All but [`ChildTools::Configured`] and [`ChildTools::Union`] hold for
+/// the agents below those too, whatever their configurations say. What they need to take part in a crew they have in any case.
 #[derive(Debug, Clone, Default)]
 pub enum ChildTools {
     /// Those of their own configuration.
@@ -112,10 +115,14 @@ pub enum ChildTools {
     Configured,
     /// Those of their own configuration and their parent's; of a name that both have, their own.
     Union,
+    /// Those of their own configuration that their parent has too.
+    Common,
     /// Those of their parent with these names.
     Subset(Vec<String>),
     /// These.
     Explicit(Toolbox),
+    /// These, and of those that come and go, their own and their parent's, the ones that are allowed.
+    Listed(Toolbox, Allowed),
 }
 
 /// What becomes of the other tasks of a call when one fails.
@@ -172,6 +179,8 @@ impl FromStr for Extra {
 pub(super) struct Seat {
     pub(super) member: Arc<Member>,
     pub(super) max_depth: u32,
+    // Which tools agents below it may have.
+    pub(super) allowed: Allowed,
     pub(super) delegations: Delegations,
 }
 
@@ -226,6 +235,7 @@ impl Member {
         let seat = Arc::new(Seat {
             member: Arc::new(self.clone()),
             max_depth: self.max_depth.min(spawn.max_depth),
+            allowed: spawn.allowed.clone(),
             delegations: Delegations::default(),
         });
         let is_child = spawn.depth > 0;
@@ -256,7 +266,8 @@ impl Member {
             tools.push(Arc::new(TaskComplete));
         }
         if self.can_hand_off(spawn) {
-            tools.push(Arc::new(HandOff));
+            let (own, parent) = (spawn.name.clone(), spawn.parent.clone());
+            tools.push(Arc::new(HandOff { own, parent }));
         }
         if is_child {
             tools.push(Arc::new(RequestInput));
@@ -278,7 +289,7 @@ impl Member {
 
     /// Tells whether a name is its own.
     pub(super) fn is_self(&self, name: &str) -> bool {
-        name.to_lowercase() == self.name.to_lowercase()
+        is_same(name, &self.name)
     }
 
     pub(super) fn may_delegate_to(&self, name: &str) -> bool {
@@ -293,13 +304,45 @@ impl Member {
 
     fn can_hand_off(&self, spawn: &Spawn) -> bool {
         let limit = self.max_handoffs.min(spawn.max_handoffs);
-        // To whom, its parent decides.
-        spawn.depth > 0 && limit > 0 && !self.registry.list().is_empty()
+        let has_peers = match &spawn.parent {
+            Some(parent) => !parent.peers_of(&spawn.name).is_empty(),
+            None => !self.registry.list().is_empty(),
+        };
+        spawn.depth > 0 && limit > 0 && has_peers
+    }
+
+    /// Returns the cards of those to whom an agent may hand on a task that this one gave it.
+    pub(super) fn peers_of(&self, config: &str) -> Vec<Card> {
+        let mut cards = self.colleagues();
+        cards.retain(|card| !is_same(&card.name, config));
+        cards
+    }
+
+    /// Fails unless a task that this one gave may be handed on from one agent to another.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn admits_handoff(&self, from: &str, to: &str) -> Result<(), String> {
+        if is_same(from, to) {
+            return Err(format!("{to} cannot hand on to itself"));
+        }
+        if self.is_self(to) && !self.allow_self {
+            return Err(format!("{to} delegated the task, it is not to be handed back"));
+        }
+        if !self.may_delegate_to(to) || self.registry.card(to).is_none() {
+            return Err(unknown(to, &self.peers_of(from)));
+        }
+        Ok(())
     }
 
     fn has(&self, extra: Extra) -> bool {
         self.extras.contains(&extra)
     }
+}
+
+/// Tells whether two names mean one agent.
+fn is_same(one: &str, other: &str) -> bool {
+    one.to_lowercase() == other.to_lowercase()
 }
 
 impl fmt::Debug for Member {

@@ -10,6 +10,7 @@ use crate::op::{Op, OpKind};
 use crate::tool::{Access, Recovery, Tool, ToolContext, ToolError, ToolOutput};
 
 use super::registry::Registry;
+use super::text::within;
 
 /// Sends messages between agents at work.
 pub(super) struct SendMessage(pub(super) Arc<Registry>);
@@ -48,7 +49,8 @@ impl Tool for SendMessage {
         };
         let log = cx.session_log().ok_or_else(|| ToolError::failed("the session is closed"))?;
         let name = format!("message {}", cx.call);
-        let text = format!("<message from={:?}>\n{}\n</message>", cx.agent.name, input.message);
+        let message = within("message", &input.message);
+        let text = format!("<message from={:?}>\n{message}\n</message>", cx.agent.name);
         let op = Op {
             id: OpId::from(Uuid::new_v5(&cx.agent.id.into(), name.as_bytes())),
             to: Some(to),

@@ -12,7 +12,7 @@ use crate::entry::Behind;
 use crate::op::Input;
 use crate::tool::{ToolContext, ToolError};
 
-use super::deeds::Deeds;
+use super::deeds::{self, Deeds};
 use super::delegate::Task;
 use super::delegation::Delegation;
 use super::errand::Errand;
@@ -80,6 +80,7 @@ impl Party {
             }
             places.push(place);
         }
+        seat.delegations.opened(cx);
         let is_refused = |place: &Place| place.is_refused;
         if on_error == OnError::CancelSiblings && places.iter().any(is_refused) {
             siblings.cancel();
@@ -90,7 +91,7 @@ impl Party {
 
     /// Works until each task is over, asks, or is one for the background.
     pub(super) async fn work(&mut self) {
-        self.slot = Some(self.seat.member.registry.slots.lend(self.cx.agent.id));
+        self.slot = Some(self.cx.step_aside());
         self.work_until(|place| {
             let asks = |asking: &Arc<Delegation>| asking.asks().is_some();
             place.is_background || place.delegation.as_ref().is_some_and(asks)
@@ -186,6 +187,7 @@ impl Party {
     async fn report_later(mut self) -> Option<Input> {
         self.work_until(|_| false).await;
         self.take_back().await;
+        self.note_deeds(|place| place.is_background);
         let later =
             self.places.into_iter().filter(|place| place.is_background && !place.is_refused);
         let reports: Vec<Report> = later.filter_map(|place| Some(place.over?.0)).collect();
@@ -196,11 +198,34 @@ impl Party {
     /// Goes on with the tasks whose agents ask, until the model knows what came of all of them.
     async fn answer_later(mut self) -> Option<Input> {
         self.work_until(|_| false).await;
-        for place in self.places {
-            if let Some(delegation) = place.delegation {
-                delegation.told().await;
+        for delegation in self.places.iter().filter_map(|place| place.delegation.as_ref()) {
+            tokio::select! {
+                () = delegation.told() => {}
+                // Nobody will ask for it any more.
+                () = self.cx.cancel.cancelled() => {
+                    self.seat.delegations.forget(&self.cx, &delegation.id);
+                }
             }
         }
+        // What was done for answers was told with those.
+        if self.cx.cancel.is_cancelled() {
+            self.note_deeds(|place| {
+                place.delegation.as_ref().is_some_and(|delegation| !delegation.is_told())
+            });
+        }
         None
+    }
+
+    /// Records what was done for some of the tasks, for whoever delegated to this agent.
+    fn note_deeds(&self, is_noted: impl Fn(&Place) -> bool) {
+        let mut all = Deeds::default();
+        let noted = self.places.iter().filter(|place| is_noted(place));
+        for (_, deeds) in noted.filter_map(|place| place.over.as_ref()) {
+            all.join(deeds.clone());
+        }
+        if self.cx.agent.depth > 0 && !all.is_empty() {
+            // It is a list of texts.
+            let _ = self.cx.record(deeds::RECORD, &all);
+        }
     }
 }

@@ -26,6 +26,8 @@ pub struct Failure {
     pub at: Timestamp,
     /// The task.
     pub task: String,
+    /// What it did, step by step.
+    pub approach: Option<String>,
     /// Why it failed.
     pub summary: String,
     /// What is left open, or must be known.

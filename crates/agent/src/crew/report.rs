@@ -4,8 +4,6 @@ use serde::Serialize;
 
 use crate::entry::{Completion, CompletionStatus};
 
-use super::board::TaskStatus;
-
 /// A question to the delegating model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct PendingQuestion {
@@ -56,9 +54,6 @@ pub(super) struct Report {
     /// Of a task that is not over, and whose agent asks nothing: that it is in the background.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) status: Option<&'static str>,
-    /// What the board did not take: a call that is over cannot change the board of its session.
-    #[serde(skip)]
-    pub(super) unsettled: Option<(String, TaskStatus)>,
 }
 
 impl Report {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::kit::Allowed;
 use super::member::Member;
 use super::registry::Registry;
 
@@ -16,6 +17,8 @@ pub struct Spawn {
     pub max_depth: u32,
     /// How many times its task may still be handed on, whatever its own limit.
     pub max_handoffs: u32,
+    /// Which tools it may have, and all agents below it.
+    pub allowed: Allowed,
     /// How the agent that delegates to it takes part; `None` for a session's first agent.
     pub parent: Option<Arc<Member>>,
 }
@@ -24,7 +27,14 @@ impl Spawn {
     /// Returns the conditions of a session's first agent: there are none.
     pub fn root(name: impl Into<String>) -> Self {
         let name = name.into();
-        Self { name, depth: 0, max_depth: u32::MAX, max_handoffs: u32::MAX, parent: None }
+        Self {
+            name,
+            depth: 0,
+            max_depth: u32::MAX,
+            max_handoffs: u32::MAX,
+            allowed: Allowed::default(),
+            parent: None,
+        }
     }
 
     /// Returns how the agent takes part if nothing else is said: with its parent's registry, board

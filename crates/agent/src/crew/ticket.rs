@@ -23,6 +23,13 @@ impl Ticket {
         }
     }
 
+    /// Gives the task to the agent to whom it was handed on; returns what is wrong if the board does not
+    /// take it.
+    pub(super) fn pass_on(&self, agent: &str) -> Option<String> {
+        let passed_on = self.board.reassign(&self.id, agent);
+        passed_on.err().map(|error| format!("the board did not take the handoff: {error}"))
+    }
+
     /// Says how the task ended; returns what is wrong if the board does not take it.
     pub(super) fn settle(&self, status: TaskStatus) -> Option<String> {
         match self.board.update_task_status(&self.id, status) {

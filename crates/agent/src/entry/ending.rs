@@ -19,6 +19,9 @@ pub struct LimitHit {
     /// What the model is asked to do now; `None` if the run ends without another word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrap_up: Option<Arc<UserMessage>>,
+    /// Whether it is that of an agent above, and not of the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_of_others: bool,
 }
 
 /// The run is to end.

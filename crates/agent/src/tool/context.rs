@@ -1,7 +1,7 @@
 //! What a running tool sees of the agent that runs it.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ use bowline_llm::{CallId, Message, Messages, Part, RawJson, Usage, Usd};
 
 use crate::children::Children;
 use crate::conversation::Results;
+use crate::crew::slots::{Desks, Lent};
 use crate::effect::Bounds;
 use crate::entry::{Behind, CallEnded, EntryKind};
 use crate::event::AgentMeta;
@@ -58,6 +59,9 @@ pub struct ToolContext {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) scope: Arc<CallScope>,
     pub(crate) shared: Arc<Values>,
+    pub(crate) desks: Arc<Desks>,
+    // The calls behind which work goes on; each fires when that is over.
+    pub(crate) behind: HashMap<CallId, CancellationToken>,
     // A clone that outlives the call does not keep the session from being opened again.
     pub(crate) log: Option<Weak<dyn SessionLog>>,
     // Results for which the log need not be read.
@@ -192,14 +196,23 @@ impl ToolContext {
     /// Lets work go on behind the call once its tool has returned content: its sub-agents live on until
     /// the work is over, and what it returns then is said to the model at the next boundary.
     ///
+    /// What the work records, and what it changes of shared values, is written with its end. When the
+    /// run ends first it is asked to stop by [`ToolContext::cancel`], and dropped if it does not.
+    ///
     /// After a crash the tool runs again, with what it had made to be found, and leaves its work
-    /// behind again; what it returns then is not heard. A call that fails leaves nothing behind it.
+    /// behind again; what it returns and records until then is not heard. A call that fails leaves
+    /// nothing behind it.
     pub fn leave_behind(
         &self,
         behind: Behind,
         work: impl Future<Output = Option<Input>> + Send + 'static,
     ) {
         self.scope.leave(Rest { behind, work: Box::pin(work) });
+    }
+
+    /// Gives back the slot of the agent, if it has one, while the call waits for other agents.
+    pub(crate) fn step_aside(&self) -> Lent {
+        self.desks.lend(self.agent.id)
     }
 
     /// Returns the logs of the session, unless it is down or there are none.
@@ -281,7 +294,8 @@ pub(crate) struct Before {
     pub(crate) messages: Messages,
 }
 
-/// The lifetime of a call as its tool sees it: closed when the tool has returned.
+/// The lifetime of a call as its tool sees it: closed when the tool has returned, and what it leaves
+/// behind is over.
 pub(crate) struct CallScope {
     call: CallId,
     // Says that there is something to hear of the call.
@@ -303,6 +317,8 @@ pub(crate) struct Rest {
 #[derive(Default)]
 struct Own {
     is_closed: bool,
+    // The tool has returned: nobody listens any more to what is said.
+    is_behind: bool,
     records: Vec<Record>,
     // The shared values it has looked at.
     shared: Vec<Arc<dyn Pending>>,
@@ -351,13 +367,25 @@ impl CallScope {
         Self { call, speaks, recorded, messages, redaction, own: Mutex::default() }
     }
 
-    /// Closes the scope and returns what the tool recorded, and what is not in the log yet of the
-    /// shared values it has looked at.
+    /// Closes the scope and returns what is to be written.
     pub(crate) fn close(&self) -> Vec<Record> {
+        self.lock().is_closed = true;
+        self.records()
+    }
+
+    /// Returns what is to be written with the end of the call, behind which its work goes on: what
+    /// that records is written with its own end.
+    pub(crate) fn go_behind(&self) -> Vec<Record> {
+        self.lock().is_behind = true;
+        self.records()
+    }
+
+    /// Returns what was recorded since it was last asked, and what is not in the log yet of the shared
+    /// values that were looked at.
+    fn records(&self) -> Vec<Record> {
         let (mut records, shared) = {
             let mut own = self.lock();
-            own.is_closed = true;
-            (std::mem::take(&mut own.records), std::mem::take(&mut own.shared))
+            (std::mem::take(&mut own.records), own.shared.clone())
         };
         let changes = shared.iter().filter_map(|value| RawJson::of(&value.record()?).ok());
         records.extend(changes.map(|changes| (shared::RECORD.into(), changes)));
@@ -398,7 +426,7 @@ impl CallScope {
 
     fn say(&self, mut message: ScopeMessage) {
         let mut own = self.lock();
-        if own.is_closed {
+        if own.is_closed || own.is_behind {
             return;
         }
         if let ScopeMessage::Output(more) = &mut message {
@@ -418,7 +446,7 @@ impl CallScope {
 
     fn leave(&self, rest: Rest) {
         let mut own = self.lock();
-        if !own.is_closed {
+        if !own.is_closed && !own.is_behind {
             own.rest = Some(rest);
         }
     }
@@ -477,6 +505,8 @@ impl ToolContext {
             source,
             scope: Arc::new(CallScope::new(call, speaks, Before::default(), Redaction::default())),
             shared: Arc::default(),
+            desks: Arc::default(),
+            behind: HashMap::new(),
             log: None,
             put_away: Results::default(),
             bounds: Bounds::default(),

@@ -1,12 +1,15 @@
 //! What calls have left to go on behind them, while the run goes on.
 
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use bowline_llm::CallId;
 
@@ -18,32 +21,68 @@ use crate::journal::JournalError;
 use crate::limits::LimitKind;
 use crate::mailbox::Command;
 use crate::op::Input;
-use crate::tool::{Prepared, Rest};
+use crate::tool::{CallScope, Prepared, Record};
 
+use super::batch::{GRACE, Left};
 use super::{Halt, Turn, until};
 
 /// Work of a call that is over.
 pub(super) struct Background {
-    children: Children,
-    task: AbortHandle,
+    place: Place,
+    task: JoinHandle<()>,
     // Set when it is over: what it has to say, if anything.
     over: Option<Option<Input>>,
+    // When it was asked to stop.
+    stopped: Option<Instant>,
+    // Fires when it is over, however.
+    ended: CancellationToken,
+}
+
+/// What belongs to work behind a call.
+struct Place {
+    children: Children,
+    // What it records is written with its end.
+    scope: Arc<CallScope>,
+    cancel: CancellationToken,
+}
+
+impl Background {
+    /// Asks it to stop, and its sub-agents.
+    fn stop(&mut self) {
+        self.stopped.get_or_insert_with(Instant::now);
+        self.place.cancel.cancel();
+        self.place.children.stop();
+    }
+
+    /// Waits until nothing of it is left, and returns what it recorded.
+    async fn wind_down(mut self) -> Vec<Record> {
+        let patience = self.stopped.unwrap_or_else(Instant::now) + GRACE;
+        if tokio::time::timeout_at(patience, &mut self.task).await.is_err() {
+            self.task.abort();
+        }
+        self.place.children.close().await;
+        self.place.scope.close()
+    }
 }
 
 impl Turn {
     /// Lets what a call left go on behind it.
-    pub(super) fn go_on_behind(&mut self, call: CallId, rest: Rest, children: Children) {
-        self.spawn_behind(call, children, rest.work);
+    pub(super) fn go_on_behind(&mut self, call: CallId, left: Left, children: Children) {
+        let Left { rest, scope, cancel } = left;
+        self.spawn_behind(call, Place { children, scope, cancel }, rest.work);
     }
 
     fn spawn_behind(
         &mut self,
         call: CallId,
-        children: Children,
+        place: Place,
         work: BoxFuture<'static, Option<Input>>,
     ) {
         let (voice, of) = (self.mailbox.voice(), call.clone());
+        let ended = CancellationToken::new();
+        let is_over = ended.clone().drop_guard();
         let task = tokio::spawn(async move {
+            let _is_over = is_over;
             let said = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
                 let what = panic_text(&*panic);
                 Some(format!("What went on behind a call panicked: {what}").into())
@@ -51,8 +90,15 @@ impl Turn {
             // Whose agent is gone has nobody to tell.
             let _ = voice.send(Command::BackgroundOver { call: of, said });
         });
-        let background = Background { children, task: task.abort_handle(), over: None };
+        let background = Background { place, task, over: None, stopped: None, ended };
         self.background.insert(call, background);
+    }
+
+    /// Returns the calls behind which work goes on in this process, and what tells that it is over.
+    pub(super) fn behind(&self) -> HashMap<CallId, CancellationToken> {
+        let ended =
+            |(call, background): (&CallId, &Background)| (call.clone(), background.ended.clone());
+        self.background.iter().map(ended).collect()
     }
 
     /// Takes note that the work behind a call is over.
@@ -81,16 +127,19 @@ impl Turn {
             // Nobody listens any more to what it says on the way.
             let (nobody, _) = mpsc::unbounded_channel();
             let (cx, scope) = self.tool_context(&call, None, nobody);
-            let children = cx.children.clone();
+            let (children, cancel) = (cx.children.clone(), cx.cancel.clone());
+            let its_scope = Arc::clone(&scope);
             let work = async move {
                 let Prepared { run, .. } = prepared?;
                 run(cx).await.ok()?;
-                match scope.take_rest() {
+                // What it records until here stands with the end of its call.
+                drop(its_scope.go_behind());
+                match its_scope.take_rest() {
                     Some(rest) => rest.work.await,
                     None => None,
                 }
             };
-            self.spawn_behind(call, children, work.boxed());
+            self.spawn_behind(call, Place { children, scope, cancel }, work.boxed());
         }
     }
 
@@ -104,8 +153,9 @@ impl Turn {
         over.sort_by(|(a, _), (b, _)| a.cmp(b));
         let mut kinds = Vec::new();
         for (call, background) in over {
-            background.children.close().await;
+            background.place.children.close().await;
             self.end_orphans(&call).await?;
+            kinds.extend(self.recorded(&call, background.place.scope.close()));
             let said =
                 background.over.flatten().map(|said| self.agent.redaction.apply_to_input(&said));
             let message = said.map(|said| said.0);
@@ -142,13 +192,19 @@ impl Turn {
 
     /// Stops what goes on behind calls, because the run ends, and returns what there is to write.
     pub(super) async fn end_background(&mut self) -> Result<Vec<EntryKind>, Halt> {
-        self.close_background().await;
+        self.stop_background();
+        let wound_down = self
+            .background
+            .drain()
+            .map(|(call, background)| async move { (call, background.wind_down().await) });
+        let mut records: HashMap<_, _> = join_all(wound_down).await.into_iter().collect();
         let Some(run) = self.conversation.run() else { return Ok(Vec::new()) };
         let calls: Vec<CallId> =
             run.background.iter().map(|behind| behind.call.id.clone()).collect();
         let mut kinds = Vec::new();
         for call in calls {
             self.end_orphans(&call).await?;
+            kinds.extend(self.recorded(&call, records.remove(&call).unwrap_or_default()));
             kinds.push(EntryKind::BackgroundEnded(BackgroundEnded { call, message: None }));
         }
         Ok(kinds)
@@ -156,28 +212,25 @@ impl Turn {
 
     /// Lets go of what goes on behind calls because the log failed: it goes on when the run does.
     pub(super) async fn let_go_of_background(&mut self, error: &JournalError) {
-        for background in self.background.values() {
-            background.children.let_go(error);
+        let background: Vec<_> =
+            self.background.drain().map(|(_, background)| background).collect();
+        for background in &background {
+            background.place.children.let_go(error);
+            background.task.abort();
         }
-        self.close_background().await;
+        let children = background.iter().map(|background| background.place.children.close());
+        join_all(children).await;
     }
 
     /// Has everything stopped that sub-agents do for calls which wait or are over, without waiting for
     /// it. What is in flight is stopped at the same time: one after the other, each level of agents
     /// would double the time that those above it wait.
-    pub(super) fn stop_children_aside(&self) {
+    pub(super) fn stop_children_aside(&mut self) {
         self.waiting.values().for_each(Children::stop);
-        for background in self.background.values() {
-            background.task.abort();
-            background.children.stop();
-        }
+        self.stop_background();
     }
 
-    /// Stops what goes on behind calls in this process.
-    pub(super) async fn close_background(&mut self) {
-        let background: Vec<_> =
-            self.background.drain().map(|(_, background)| background).collect();
-        background.iter().for_each(|background| background.task.abort());
-        join_all(background.iter().map(|background| background.children.close())).await;
+    fn stop_background(&mut self) {
+        self.background.values_mut().for_each(Background::stop);
     }
 }

@@ -26,7 +26,7 @@ use crate::tool::{
 use super::admission::{Admitted, Kept};
 
 /// How long a tool that was asked to stop may take before it is dropped.
-const GRACE: Duration = Duration::from_secs(2);
+pub(super) const GRACE: Duration = Duration::from_secs(2);
 
 /// How often to look again at a call whose sub-agents work when its own time is nearly up.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -85,7 +85,14 @@ pub(super) struct Landed {
     pub(super) ran: Duration,
     pub(super) children: Children,
     /// What goes on behind it.
-    pub(super) rest: Option<Rest>,
+    pub(super) rest: Option<Left>,
+}
+
+/// What a call leaves behind it, and what belongs to that.
+pub(super) struct Left {
+    pub(super) rest: Rest,
+    pub(super) scope: Arc<CallScope>,
+    pub(super) cancel: CancellationToken,
 }
 
 /// How a call landed.
@@ -160,15 +167,15 @@ impl Batch {
             // Within the caught future, so that a tool that panics before its first wait is caught.
             let work = AssertUnwindSafe(async move { run(cx).await });
             let result = work.catch_unwind().await;
-            let lives_on = match &result {
-                Ok(Ok(ToolOutput::Waiting(_))) => true,
-                Ok(Ok(ToolOutput::Content(_))) => its_scope.has_rest(),
-                Ok(Ok(ToolOutput::Concluded { .. }) | Err(_)) | Err(_) => false,
+            let (waits, goes_on) = match &result {
+                Ok(Ok(ToolOutput::Waiting(_))) => (true, false),
+                Ok(Ok(ToolOutput::Content(_))) => (false, its_scope.has_rest()),
+                Ok(Ok(ToolOutput::Concluded { .. }) | Err(_)) | Err(_) => (false, false),
             };
-            if !lives_on {
+            if !waits && !goes_on {
                 its_children.close().await;
             }
-            let records = its_scope.close();
+            let records = if goes_on { its_scope.go_behind() } else { its_scope.close() };
             Returned { result: result.map_err(|panic| panic_text(&*panic).to_owned()), records }
         });
         self.ids.insert(task.id(), call.clone());
@@ -266,8 +273,9 @@ impl Batch {
             (Ok(Ok(ToolOutput::Waiting(_))), Some(status)) => Landing::Stopped(status, None),
             (Ok(result), _) => Landing::Returned(result),
         };
-        let (unheard, rest) = (running.scope.hear_all(), running.scope.take_rest());
-        let children = running.children;
+        let Running { scope, cancel, children, .. } = running;
+        let unheard = scope.hear_all();
+        let rest = scope.take_rest().map(|rest| Left { rest, scope, cancel });
         Some(Landed { call, result, unheard, records, ran, children, rest })
     }
 

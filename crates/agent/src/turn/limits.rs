@@ -1,8 +1,10 @@
 //! Limits of a run: which of them forbids a step, and what is written down of it.
 
+use bowline_llm::{Spent, Usage};
+
 use crate::conversation::OpenRun;
 use crate::entry::{EntryKind, LimitHit};
-use crate::ledger::Reached;
+use crate::ledger::{Ahead, Reached};
 use crate::limits::LimitKind;
 use crate::op::Input;
 use crate::orchestrator::NextStep;
@@ -10,7 +12,8 @@ use crate::orchestrator::NextStep;
 use super::{Halt, Turn};
 
 impl Turn {
-    /// Returns the limit that forbids a step: of the run, or of one above it.
+    /// Returns the limit that forbids a step: of the run, or of one above it. If none does, what a model
+    /// call is going to use is set aside.
     pub(super) fn limit_for(&self, step: &NextStep) -> Option<Reached> {
         let run = self.conversation.run().filter(|run| run.limit.is_none())?;
         if run.canceled.is_some() || run.fatal.is_some() {
@@ -22,9 +25,14 @@ impl Turn {
         if limits.run_time_ms > 0 && run.active_ms >= limits.run_time_ms {
             return Some(own(LimitKind::RunTime));
         }
-        let is_turn = matches!(step, NextStep::CallModel(_)) && !self.is_aside(step);
-        if let Some(reached) = self.session.hub.reached(self.meta.id, is_turn) {
-            return Some(reached);
+        let shared = match step {
+            NextStep::CallModel(_) => {
+                self.session.hub.reserve(self.meta.id, self.ahead(step)).err()
+            }
+            _ => self.session.hub.reached(self.meta.id),
+        };
+        if shared.is_some() {
+            return shared;
         }
         // A plan that nobody was asked for costs nothing, but there is no end of them.
         let is_plan = matches!(step, NextStep::Plan(_));
@@ -36,13 +44,22 @@ impl Turn {
         (starts && reached(run.tool_calls, limits.tool_calls)).then(|| own(LimitKind::ToolCalls))
     }
 
+    /// Returns what is known beforehand of what a model call uses.
+    fn ahead(&self, step: &NextStep) -> Ahead {
+        let tokens = self.conversation.view().estimate();
+        let price = self.agent.model.info().price.as_ref();
+        let usage = Usage { input: tokens, ..Usage::default() };
+        let cost_usd = Spent::at(price, usage).cost_usd;
+        Ahead { turns: u64::from(!self.is_aside(step)), tokens, cost_usd }
+    }
+
     /// Commits that a limit of the run, or of one above it, was reached.
     pub(super) async fn reach(&mut self, reached: Reached) -> Result<(), Halt> {
         match reached {
             Reached { limit, is_own: true } => self.hit(limit).await,
             // What is used up above leaves nothing to sum up with.
             Reached { limit, is_own: false } => {
-                let hit = LimitHit { limit, wrap_up: None };
+                let hit = LimitHit { limit, wrap_up: None, is_of_others: true };
                 self.commit(vec![EntryKind::LimitHit(hit)]).await
             }
         }
@@ -67,6 +84,6 @@ impl Turn {
             limit.as_str()
         );
         let wrap_up = wraps_up.then(|| Input::from(text).0);
-        EntryKind::LimitHit(LimitHit { limit, wrap_up })
+        EntryKind::LimitHit(LimitHit { limit, wrap_up, is_of_others: false })
     }
 }

@@ -19,7 +19,7 @@ use crate::event::{EventBody, Phase};
 use crate::hub::Live;
 use crate::limits::LimitKind;
 use crate::tool::{
-    Before, CallScope, Concluded, Piece, Prepared, ScopeMessage, ToolContext, ToolError,
+    Before, CallScope, Concluded, Piece, Prepared, Record, ScopeMessage, ToolContext, ToolError,
     ToolOutput, Waked,
 };
 
@@ -301,6 +301,8 @@ impl Turn {
             source: Arc::clone(&self.session.source),
             scope: Arc::clone(&scope),
             shared: Arc::clone(&self.session.shared),
+            desks: Arc::clone(&self.session.desks),
+            behind: self.behind(),
             log: Some(Arc::downgrade(&self.log)),
             put_away: self.conversation.put_away().clone(),
             bounds: self.effects.bounds().clone(),
@@ -314,12 +316,7 @@ impl Turn {
         for message in unheard {
             self.heard(call.clone(), message).await?;
         }
-        let redaction = self.agent.redaction.clone();
-        let record = |(name, data): (Arc<str>, _)| {
-            let data = redaction.apply_to_json(data);
-            EntryKind::Custom(Custom { name: name.to_string(), call: Some(call.clone()), data })
-        };
-        let mut kinds: Vec<EntryKind> = records.into_iter().map(record).collect();
+        let mut kinds = self.recorded(&call, records);
         let fatal = matches!(result, Landing::Returned(Err(ToolError::Fatal(_))));
         let mut concluded = None;
         let (status, content) = match result {
@@ -330,7 +327,7 @@ impl Turn {
             }
             Landing::Returned(Ok(ToolOutput::Content(parts))) => (CallStatus::Ok, parts),
             Landing::Returned(Ok(ToolOutput::Concluded { content, conclusion })) => {
-                concluded = Some(conclusion.redacted(&redaction));
+                concluded = Some(conclusion.redacted(&self.agent.redaction));
                 (CallStatus::Ok, content)
             }
             Landing::Returned(Err(ToolError::Failed(why))) => (CallStatus::Error, text(why)),
@@ -350,7 +347,7 @@ impl Turn {
             }
         };
         let rest = rest.filter(|_| status == CallStatus::Ok && concluded.is_none());
-        let behind = rest.as_ref().map(|rest| rest.behind);
+        let behind = rest.as_ref().map(|left| left.rest.behind);
         if rest.is_none() {
             children.close().await;
             // One that an earlier process had made may not have been made again.
@@ -360,10 +357,19 @@ impl Turn {
         let ended = CallEnded { fatal, conclusion: concluded, behind, ..ended };
         kinds.push(EntryKind::CallEnded(ended));
         let done = self.commit_after(kinds, Some(active)).await;
-        if let Some(rest) = rest {
-            self.go_on_behind(call, rest, children);
+        if let Some(left) = rest {
+            self.go_on_behind(call, left, children);
         }
         done
+    }
+
+    /// Makes entries of what was recorded for a call.
+    pub(super) fn recorded(&self, call: &CallId, records: Vec<Record>) -> Vec<EntryKind> {
+        let entry = |(name, data): Record| {
+            let data = self.agent.redaction.apply_to_json(data);
+            EntryKind::Custom(Custom { name: name.to_string(), call: Some(call.clone()), data })
+        };
+        records.into_iter().map(entry).collect()
     }
 
     /// Cuts a result to what the model gets to see, and keeps the whole beside the log.

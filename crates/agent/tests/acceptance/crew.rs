@@ -165,6 +165,11 @@ pub(crate) fn runner() -> impl DynTool + 'static {
     }
 }
 
+/// Makes a tool that may change anything, as its server does not say what.
+pub(crate) fn stranger(name: &'static str) -> impl DynTool + 'static {
+    Declaring { name, access: |_| Access::exclusive(), answer: |_| Ok("done".to_owned()) }
+}
+
 fn field(arguments: &str, name: &str) -> String {
     let value: Value = serde_json::from_str(arguments).unwrap();
     value[name].as_str().unwrap_or_default().to_owned()

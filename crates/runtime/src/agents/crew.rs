@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use bowline_agent::AgentError;
 use bowline_agent::crew::board::{Board, TaskBoard};
-use bowline_agent::crew::{self, Card, Extra, Member, Registry, Spawn, TaskTool};
+use bowline_agent::crew::{self, Allowed, Card, Extra, Member, Registry, TaskTool};
 use bowline_agent::tool::ToolContext;
 
-use crate::config::{ALL, AgentConfig, ChildTools, Cost, Interaction, OnError};
+use crate::config::{ALL, AgentConfig, ChildTools, Cost, DEFAULT_AGENT, Interaction, OnError};
 use crate::error::ConfigError;
 use crate::permission::Engine;
 use crate::tools::AgentTool;
@@ -27,7 +27,10 @@ impl AgentFactory {
         engine: &Arc<Engine>,
     ) -> Result<Member, ConfigError> {
         let registry = Arc::new(Registry::default());
-        for agent in self.runtime.config.agents.values() {
+        let configured = &self.runtime.config.agents;
+        let built_in = (!configured.contains_key(DEFAULT_AGENT) && self.is_delegate(DEFAULT_AGENT))
+            .then(|| AgentConfig { name: DEFAULT_AGENT.to_owned(), ..AgentConfig::default() });
+        for agent in configured.values().chain(&built_in) {
             let factory = self.clone();
             registry.register(card(agent), move |spawn| {
                 factory.hire(spawn).map_err(|error| AgentError::NotMade(error.to_string()))
@@ -51,7 +54,7 @@ impl AgentFactory {
         place: Member,
         engine: &Arc<Engine>,
     ) -> Result<Member, ConfigError> {
-        let asks_for = |name: &str| own.tools.iter().flatten().any(|tool| tool == name);
+        let asks_for = |name: &str| toolboxes::may_call(own, name);
         let extras = ["delegate_to_agent", "spawn_agents", "send_message"];
         let extras = extras.into_iter().filter(|name| asks_for(name));
         let is_all = |names: &&Vec<String>| names.iter().any(|name| name == ALL);
@@ -98,13 +101,10 @@ impl AgentFactory {
             .collect())
     }
 
-    /// Tells whether an agent may call a tool, as far as the agent that delegates to it has a say.
-    pub(super) fn lets_have(&self, spawn: &Spawn, tool: &str) -> bool {
-        let parent =
-            spawn.parent.as_ref().and_then(|parent| self.runtime.agent_config(&parent.name).ok());
-        parent.is_none_or(|parent| {
-            !matches!(parent.child_tools, ChildTools::Subset) || toolboxes::may_call(&parent, tool)
-        })
+    /// Tells whether an agent is named as one to delegate to.
+    fn is_delegate(&self, name: &str) -> bool {
+        let agents = self.runtime.config.agents.values();
+        agents.filter_map(|agent| agent.delegates.as_ref()).flatten().any(|own| own == name)
     }
 
     fn child_tools(
@@ -114,14 +114,15 @@ impl AgentFactory {
         engine: &Arc<Engine>,
     ) -> Result<crew::ChildTools, ConfigError> {
         Ok(match &own.child_tools {
-            // What a parent has itself is looked at when the child is made.
-            ChildTools::Configured | ChildTools::Subset => crew::ChildTools::Configured,
+            ChildTools::Configured => crew::ChildTools::Configured,
+            ChildTools::Subset => crew::ChildTools::Common,
             ChildTools::Union => crew::ChildTools::Union,
             ChildTools::Named(names) => {
                 let named = AgentConfig { tools: Some(names.clone()), ..AgentConfig::default() };
                 let workspace = self.runtime.workspace_of(engine);
                 let tools = factory::tools(&self.runtime, &workspace, &named, model)?;
-                crew::ChildTools::Explicit(tools)
+                let may_have = move |tool: &str| toolboxes::may_call(&named, tool);
+                crew::ChildTools::Listed(tools, Allowed::only(may_have))
             }
         })
     }

@@ -176,7 +176,7 @@ impl AgentFactory {
         };
         let cwd = &runtime.environment.cwd;
         let skills = choice.skills.of(own.skills.as_deref());
-        let mut tools = self.tools(spawn, own, model, engine)?;
+        let mut tools = self.tools(own, model, engine)?;
         if let Some(load) = prompt::skill_tool(cwd, &skills) {
             tools = tools.with(load)?;
         }
@@ -194,15 +194,12 @@ impl AgentFactory {
     /// Returns what an agent may call; nobody is asked who is not there.
     fn tools(
         &self,
-        spawn: &Spawn,
         own: &AgentConfig,
         model: &str,
         engine: &Arc<Engine>,
     ) -> Result<Toolbox, ConfigError> {
         let tools = tools(&self.runtime, &self.runtime.workspace_of(engine), own, model)?;
-        let may_have = |name: &&str| {
-            (self.choice.attended || *name != AskUser::NAME) && self.lets_have(spawn, name)
-        };
+        let may_have = |name: &&str| self.choice.attended || *name != AskUser::NAME;
         let names: Vec<&str> = tools.names().filter(may_have).collect();
         Ok(tools.scope(Scope::Names(&names))?)
     }

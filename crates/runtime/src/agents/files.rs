@@ -9,7 +9,7 @@ use crate::error::ConfigError;
 use crate::front_matter::{self, Cut};
 use crate::project;
 
-use super::foreign;
+use super::{foreign, names};
 
 /// A file, and what it says.
 type Read = (PathBuf, Result<Option<Layer>, ConfigError>);
@@ -54,7 +54,21 @@ fn folder(folder: &Path, form: Form) -> Vec<Read> {
     let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     paths.sort();
-    paths.into_iter().map(|path| (path.clone(), file(&path, form))).collect()
+    let read = |path: &Path| match (form, file(path, form)) {
+        (Form::Claude | Form::Opencode, Err(error)) => Ok(Some(refused(path, &error))),
+        (_, read) => read,
+    };
+    paths.into_iter().map(|path| (path.clone(), read(&path))).collect()
+}
+
+/// Makes a layer without an agent, which says why: others read the file too, so that nothing here can
+/// be made of it is no reason not to start.
+fn refused(path: &Path, error: &ConfigError) -> Layer {
+    let notes = vec![format!("not taken: {error}")];
+    // Nobody is called so, and nobody gives way to it.
+    let name = String::new();
+    let agent = AgentFile { name, path: path.to_owned(), is_foreign: true, notes };
+    Layer { agent: Some(agent), ..Layer::of(Table::new()) }
 }
 
 fn file(path: &Path, form: Form) -> Result<Option<Layer>, ConfigError> {
@@ -69,11 +83,17 @@ fn file(path: &Path, form: Form) -> Result<Option<Layer>, ConfigError> {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let read = match form {
         Form::Bowline => ours(&text, &stem, &origin).map(Some),
-        Form::Claude => Ok(foreign::claude(&text, &stem, &origin)),
-        Form::Opencode => Ok(foreign::opencode(&text, &stem, &origin)),
+        Form::Claude => foreign::claude(&text, &stem, &origin).map(Some),
+        Form::Opencode => foreign::opencode(&text, &stem, &origin),
     };
     let described = read.map_err(config::as_error)?;
     let Some(Described { name, table, left_out }) = described else { return Ok(None) };
+    if let Some(what) = names::wrong_name(&name) {
+        return Err(ConfigError::Invalid {
+            path: path.to_owned(),
+            what: format!("{name:?}: {what}"),
+        });
+    }
     let notes = match left_out.as_slice() {
         [] => Vec::new(),
         names => vec![format!("{}: not taken: {}", path.display(), names.join(", "))],

@@ -1,15 +1,17 @@
-//! Agents as other programs describe them. What means nothing here is left out and said; nothing that
-//! is wrong with them is an error, for somebody else reads them too.
+//! Agents as other programs describe them. What means nothing here is left out and said. What would
+//! keep an agent from something is never left out: where it is not understood, the tool is taken away
+//! that it is about, and if nobody can tell which, all of them; a file that cannot be read for sure is
+//! no agent.
 
 use std::sync::Arc;
 
 use bowline_llm::Effort;
 
-use crate::config::{self, ALL, Node, Origin, Place, Table, Value};
+use crate::config::{self, ALL, Fault, Node, Origin, Place, Table};
 
 use crate::permission::Rule;
 
-use super::files::{self, Described, Parts};
+use super::files::{self, Described};
 use super::toolboxes;
 
 /// Tools by the names that Claude Code and opencode give them; the same in any case.
@@ -46,8 +48,11 @@ const MODELS: [(&str, &str); 3] = [
 ];
 
 /// Reads an agent of Claude Code.
-pub(super) fn claude(text: &str, stem: &str, origin: &Arc<Origin>) -> Option<Described> {
-    let mut reading = Reading::new(text, stem, origin);
+///
+/// # Errors
+/// What is wrong with a file of which nobody can tell what it forbids.
+pub(super) fn claude(text: &str, stem: &str, origin: &Arc<Origin>) -> Result<Described, Fault> {
+    let mut reading = Reading::new(text, stem, origin)?;
     let forbidden = reading.names("disallowedTools");
     if let Some(allowed) = reading.names("tools") {
         reading.tools(&allowed);
@@ -72,37 +77,35 @@ pub(super) fn claude(text: &str, stem: &str, origin: &Arc<Origin>) -> Option<Des
     if let Some(mode) = ours {
         reading.set(&["permissions", "mode"], mode.into());
     }
-    Some(reading.finish())
+    Ok(reading.finish())
 }
 
 /// Reads an agent of opencode; `None` if it is turned off.
-pub(super) fn opencode(text: &str, stem: &str, origin: &Arc<Origin>) -> Option<Described> {
-    let mut reading = Reading::new(text, stem, origin);
+///
+/// # Errors
+/// As [`claude`].
+pub(super) fn opencode(
+    text: &str,
+    stem: &str,
+    origin: &Arc<Origin>,
+) -> Result<Option<Described>, Fault> {
+    let mut reading = Reading::new(text, stem, origin)?;
     let is_off = reading.theirs.remove("disable");
     if is_off.is_some_and(|node| node.to_toml().as_bool() == Some(true)) {
-        return None;
+        return Ok(None);
     }
-    let switches = reading.theirs.remove("tools");
-    let switches = switches.as_ref().and_then(Node::as_table).into_iter().flatten();
-    let (on, off): (Vec<_>, Vec<_>) =
-        switches.partition(|(_, node)| node.to_toml().as_bool() != Some(false));
-    let off: Vec<&str> = off.into_iter().map(|(name, _)| name.as_str()).collect();
-    if off.contains(&ALL) {
-        let on: Vec<String> = on.into_iter().map(|(name, _)| name.clone()).collect();
-        reading.tools(&on);
+    if let Some(switches) = reading.theirs.remove("tools") {
+        reading.switches(&switches);
     }
-    reading.forbid(off.into_iter().filter(|name| *name != ALL));
     if let Some(permission) = reading.theirs.remove("permission") {
-        for (name, said) in permission.as_table().into_iter().flatten() {
-            reading.opencode_rule(name, said);
-        }
+        reading.permission(&permission);
     }
     reading.copy("model", &["model"]);
     for key in ["steps", "maxSteps"] {
         reading.copy(key, &["limits", "model_turns"]);
     }
     reading.theirs.remove("mode");
-    Some(reading.finish())
+    Ok(Some(reading.finish()))
 }
 
 /// A foreign file while it is read.
@@ -115,14 +118,16 @@ struct Reading {
 }
 
 impl Reading {
-    fn new(text: &str, stem: &str, origin: &Arc<Origin>) -> Self {
-        let parts = files::split(text).unwrap_or_else(|_| Parts {
-            matter: String::new(),
-            body: text.to_owned(),
-            line: 1,
-        });
-        let mut theirs =
-            config::yaml(&parts.matter, origin).unwrap_or_else(|_| lines(&parts.matter, origin));
+    fn new(text: &str, stem: &str, origin: &Arc<Origin>) -> Result<Self, Fault> {
+        let wrong = |(line, what): (Option<usize>, String)| {
+            let place = Some(Place { origin: Arc::clone(origin), line });
+            Fault { place, what, is_unknown_key: false }
+        };
+        let parts = files::split(text).map_err(|what| wrong((Some(1), what)))?;
+        let read = config::yaml(&parts.matter, origin);
+        let read =
+            read.or_else(|error| config::yaml(&quoted(&parts.matter), origin).map_err(|_| error));
+        let mut theirs = read.map_err(wrong)?;
         let named = theirs.remove("name");
         let name = named.as_ref().and_then(Node::as_str).unwrap_or(stem).to_owned();
         let place = Place { origin: Arc::clone(origin), line: None };
@@ -140,7 +145,7 @@ impl Reading {
         }
         let body = files::instructions(&parts.body, parts.line, origin);
         reading.ours.insert("instructions".to_owned(), body);
-        reading
+        Ok(reading)
     }
 
     fn set(&mut self, path: &[&str], value: toml::Value) {
@@ -165,15 +170,7 @@ impl Reading {
 
     /// Takes a list of names, which may be one text with commas.
     fn names(&mut self, key: &str) -> Option<Vec<String>> {
-        let node = self.theirs.remove(key)?;
-        let names: Vec<String> = match node.to_toml() {
-            toml::Value::String(text) => text.split(',').map(|name| name.trim().into()).collect(),
-            toml::Value::Array(items) => {
-                items.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()
-            }
-            other => vec![other.to_string()],
-        };
-        Some(names.into_iter().filter(|name| !name.is_empty()).collect())
+        Some(names_in(&self.theirs.remove(key)?))
     }
 
     /// Allows these tools and no others. Without one to delegate with it cannot delegate.
@@ -197,21 +194,66 @@ impl Reading {
         }
     }
 
-    /// Takes tools away.
+    /// Takes the tools of opencode, each turned on or off; or a list of those that are on.
+    fn switches(&mut self, switches: &Node) {
+        let Some(table) = switches.as_table() else {
+            let names = names_in(switches);
+            self.tools(&names);
+            return;
+        };
+        let (on, off): (Vec<_>, Vec<_>) =
+            table.iter().partition(|(_, node)| node.to_toml().as_bool() == Some(true));
+        if off.iter().any(|(name, _)| *name == ALL) {
+            let on: Vec<String> = on.into_iter().map(|(name, _)| name.clone()).collect();
+            self.tools(&on);
+        }
+        let off = off.into_iter().map(|(name, _)| name.as_str());
+        self.forbid(off.filter(|name| *name != ALL));
+    }
+
+    /// Takes what opencode permits. What cannot be said in rules takes the tool away.
+    fn permission(&mut self, permission: &Node) {
+        let Some(rules) = permission.as_table() else {
+            if permission.as_str() != Some("allow") {
+                self.left_out.push("permission".to_owned());
+                self.tools(&[]);
+            }
+            return;
+        };
+        for (name, said) in rules {
+            // What changes a file is one thing there.
+            let names: &[&str] = if name == "edit" { &["edit", "write"] } else { &[name] };
+            match said.as_str() {
+                Some("allow") => {}
+                _ if name == ALL => {
+                    self.left_out
+                        .extend((said.as_str() != Some("deny")).then(|| "permission *".to_owned()));
+                    self.tools(&[]);
+                }
+                Some("deny") => self.forbid(names.iter().copied()),
+                Some(_) | None => names.iter().for_each(|name| self.opencode_rule(name, said)),
+            }
+        }
+    }
+
+    /// Takes tools away, or what a rule such as `Bash(rm:*)` says of one; with a rule that is none here it
+    /// goes whole. Where it is not known here, what servers bring goes, for it may be one of those.
     fn forbid<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
         for name in names {
-            if DELEGATING.contains(&&*name.to_lowercase()) {
+            let (whole, rule) =
+                name.split_once('(').map_or((name, None), |(name, rule)| (name.trim(), Some(rule)));
+            if DELEGATING.contains(&&*whole.to_lowercase()) {
                 self.set(&["max_depth"], 0.into());
                 continue;
             }
-            if name.contains('(') && Rule::parse(name).is_ok() {
+            if rule.is_some() && Rule::parse(name).is_ok() {
                 self.rule("deny", name);
                 continue;
             }
-            let Some(tool) = our_tool(name) else {
+            let tool = our_tool(whole);
+            if tool.is_none() || rule.is_some() {
                 self.left_out.push(format!("tool {name}"));
-                continue;
-            };
+            }
             let has: Vec<String> = match self.ours.get("tools").map(Node::to_toml) {
                 Some(toml::Value::Array(tools)) => {
                     tools.iter().filter_map(|tool| tool.as_str().map(str::to_owned)).collect()
@@ -221,33 +263,34 @@ impl Reading {
                     common.map(str::to_owned).collect()
                 }
             };
-            let left: Vec<_> =
-                has.into_iter().filter(|own| !toolboxes::is_same(own, &tool)).collect();
+            let is_meant =
+                |own: &str| tool.as_deref().is_some_and(|it| toolboxes::is_same(own, it));
+            let left: Vec<_> = has.into_iter().filter(|own| !is_meant(own)).collect();
             self.set(&["tools"], left.into());
         }
     }
 
-    /// Takes what opencode says of a tool. What it allows some of, and asks about the rest of, has no
-    /// like here: within a layer what asks goes before what allows.
+    /// Takes what opencode says of a tool: whether it may be used, perhaps by patterns. What asks goes
+    /// before what allows here, so that more is asked than there, and nothing less.
     fn opencode_rule(&mut self, name: &str, said: &Node) {
-        if said.as_str() == Some("deny") {
-            return self.forbid(std::iter::once(name));
-        }
-        if let (Some("ask"), Some(_)) = (said.as_str(), our_tool(name))
-            && Rule::parse(name).is_ok()
-        {
-            return self.rule("ask", name);
-        }
-        let patterns = said.as_table().into_iter().flatten();
-        for (pattern, decision) in patterns {
-            let rule = format!("{name}({pattern})");
-            match (decision.as_str(), Rule::parse(&rule)) {
-                (Some("deny"), Ok(_)) => self.rule("deny", &rule),
-                _ => self.left_out.push(format!("permission {rule}")),
+        let rules: Vec<(String, Option<&str>)> = match said.as_table() {
+            None => vec![(name.to_owned(), said.as_str())],
+            Some(patterns) => patterns
+                .iter()
+                .map(|(pattern, said)| (format!("{name}({pattern})"), said.as_str()))
+                .collect(),
+        };
+        for (rule, decision) in rules {
+            match (decision, Rule::parse(&rule)) {
+                (Some("allow"), _) => {}
+                (Some(decision @ ("deny" | "ask")), Ok(_)) if our_tool(name).is_some() => {
+                    self.rule(decision, &rule);
+                }
+                _ => {
+                    self.left_out.push(format!("permission {rule}"));
+                    self.forbid(std::iter::once(name));
+                }
             }
-        }
-        if said.as_table().is_none() {
-            self.left_out.push(format!("permission {name}"));
         }
     }
 
@@ -292,16 +335,31 @@ fn our_tool(name: &str) -> Option<String> {
     TOOLS.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| (*ours).to_owned())
 }
 
-/// Reads front matter that is no YAML, as there is much of it: what stands behind the first colon of a
-/// line is text.
-fn lines(matter: &str, origin: &Arc<Origin>) -> Table {
-    let is_key =
-        |key: &str| key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
-    let entries = matter.lines().enumerate().filter_map(|(at, line)| {
-        let (key, value) = line.split_once(':')?;
-        let place = Place { origin: Arc::clone(origin), line: Some(at + 1) };
-        let value = Value::Leaf(value.trim().trim_matches(['"', '\'']).into());
-        (is_key(key) && !key.is_empty()).then(|| (key.to_owned(), Node { value, place }))
-    });
-    entries.collect()
+/// Reads a list of names, which may be one text with commas.
+fn names_in(node: &Node) -> Vec<String> {
+    let names: Vec<String> = match node.to_toml() {
+        toml::Value::String(text) => text.split(',').map(|name| name.trim().into()).collect(),
+        toml::Value::Array(items) => {
+            items.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()
+        }
+        other => vec![other.to_string()],
+    };
+    names.into_iter().filter(|name| !name.is_empty()).collect()
+}
+
+/// Makes YAML of front matter that is none, as there is much of it: those programs take all that stands
+/// behind the first colon of a line for text, whatever is in it.
+fn quoted(matter: &str) -> String {
+    let is_key = |key: &str| {
+        !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+    };
+    let line = |line: &str| {
+        let (key, value) = line.split_once(':').filter(|(key, _)| is_key(key))?;
+        let value = value.trim();
+        let is_plain = value.contains(": ") || value.contains(" #") || value.ends_with(':');
+        let is_quoted = value.starts_with(['"', '\'', '[', '{', '|', '>']);
+        (is_plain && !is_quoted).then(|| format!("{key}: '{}'", value.replace('\'', "''")))
+    };
+    let lines = matter.lines().map(|own| line(own).unwrap_or_else(|| own.to_owned()));
+    lines.collect::<Vec<_>>().join("\n")
 }

@@ -1,10 +1,12 @@
 //! Whether what an agent names is there.
 
 use crate::config::{
-    self, ALL, AgentConfig, ChildTools, Config, DEFAULT_AGENT, Fault, Loaded, Table, ToolboxConfig,
+    self, ALL, AgentConfig, ChildTools, Config, DEFAULT_AGENT, Fault, Layer, Loaded, Node, Origin,
+    Table, ToolboxConfig,
 };
 use crate::mcp;
 use crate::provider::{self, ModelName};
+use crate::tools::{Kind, ToolConfig};
 
 use super::toolboxes;
 
@@ -17,7 +19,17 @@ pub(crate) fn check(loaded: &mut Loaded, skills: &[String]) -> Vec<Fault> {
         let what = check.agent(name);
         check.fault(&["entry_agent"], what);
     }
+    let refused =
+        loaded.layers.iter().filter(|layer| layer.is_applied && layer.agents().next().is_none());
+    let refused = refused.filter_map(|layer| layer.agent.as_ref());
+    loaded.notes.extend(refused.flat_map(|file| file.notes.iter().cloned()));
+    for (name, tool) in &config.tools {
+        check.tool_config(name, tool);
+    }
+    let said = loaded.layers.iter().filter(|layer| layer.is_applied);
+    check.agents_said(&said.collect::<Vec<_>>());
     for (name, agent) in &mut loaded.config.agents {
+        check.agent_name(name);
         let layers = loaded.layers.iter().filter(|layer| layer.is_applied);
         let mut files = layers.filter_map(|layer| layer.agent.as_ref());
         let foreign = files.rfind(|file| file.is_foreign && file.name == *name);
@@ -69,6 +81,39 @@ impl Check<'_> {
         }
         for (at, toolbox) in agent.toolboxes.iter().flatten().enumerate() {
             self.toolbox_config(&["agents", name, "toolboxes", &at.to_string()], toolbox);
+        }
+    }
+
+    /// Names end up in lists, prompts, events and paths.
+    fn agent_name(&mut self, name: &str) {
+        let Some(what) = wrong_name(name) else { return };
+        let path = ["agents".to_owned(), name.to_owned()];
+        let place = config::nearest_node(self.merged, &path).map(|node| node.place.clone());
+        // It may not be fit to be shown as it is, either.
+        let what = format!("agents.{name:?}: {what}");
+        self.faults.push(Fault { place, what, is_unknown_key: false });
+    }
+
+    /// The tools of an agent and those of its place must differ, and somebody must do the task.
+    fn tool_config(&mut self, name: &str, tool: &ToolConfig) {
+        let is_there = toolboxes::tools().any(|known| known == name);
+        self.fault(&["tools", name], is_there.then(|| "there is a tool of this name".to_owned()));
+        if let Some(agent) = tool.agent.as_deref().filter(|_| tool.kind == Kind::Agent) {
+            let what = self.agent(agent);
+            self.fault(&["tools", name, "agent"], what);
+        }
+    }
+
+    /// What is said for one start changes agents that are there: it is easily misspelt.
+    fn agents_said(&mut self, layers: &[&Layer]) {
+        let is_said = |node: &Node| matches!(*node.place.origin, Origin::CommandLine);
+        let all = || layers.iter().flat_map(|layer| layer.agents());
+        let mut known: Vec<&str> =
+            all().filter(|(_, node)| !is_said(node)).map(|(name, _)| name.as_str()).collect();
+        known.push(DEFAULT_AGENT);
+        for (name, _) in all().filter(|(_, node)| is_said(node)) {
+            let what = unknown(name, format!("there is no agent {name:?}"), &known);
+            self.fault(&["agents", name], what);
         }
     }
 
@@ -127,6 +172,7 @@ impl Check<'_> {
             return None;
         }
         let mut known: Vec<&str> = toolboxes::tools().chain(toolboxes::names()).collect();
+        known.extend(self.config.tools.keys().map(String::as_str));
         known.extend(self.servers());
         unknown(name, format!("there is no tool and no toolbox {name:?}"), &known)
     }
@@ -170,6 +216,21 @@ impl Check<'_> {
         let known = provider::all(self.config);
         unknown(&name.provider, format!("there is no provider {:?}", name.provider), &known)
     }
+}
+
+/// How many characters the name of an agent may have.
+const LONGEST_NAME: usize = 64;
+
+/// Says what is wrong with the name of an agent; `None` for nothing.
+pub(super) fn wrong_name(name: &str) -> Option<String> {
+    let is_strange = |c: char| c.is_control() || matches!(c, '/' | '\\');
+    let is_empty = name.trim().is_empty();
+    let is_fit = !is_empty && name.chars().count() <= LONGEST_NAME && !name.contains(is_strange);
+    (!is_fit).then(|| {
+        format!(
+            "the name of an agent has 1 to {LONGEST_NAME} characters; none is a slash or a control"
+        )
+    })
 }
 
 /// Returns the names of the agents there are.

@@ -8,6 +8,7 @@ use crate::config::{self, AgentConfig, Layer, Node, Said, Setting, Table, Trust,
 use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::runtime::Runtime;
+use crate::tools;
 
 use super::{factory, names};
 
@@ -82,7 +83,8 @@ pub fn show(runtime: &Runtime, name: &str) -> Result<Shown, ConfigError> {
 /// the agents, what a person should know, and all that is wrong.
 pub fn check(environment: &Environment, said: &Said) -> Result<Checked, ConfigError> {
     let folders = environment.folders().ok_or(ConfigError::NoHome)?;
-    let (loaded, faults) = config::read_all(&folders, environment, said, Trust::Project);
+    let (loaded, mut faults) = config::read_all(&folders, environment, said, Trust::Project);
+    faults.extend(tools::faults(&loaded.config, environment));
     let agents = names::known(&loaded.config).map(str::to_owned).collect();
     Ok(Checked { agents, notes: loaded.notes, faults })
 }

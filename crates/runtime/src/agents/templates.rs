@@ -1,6 +1,7 @@
 //! Agents to begin with: what `bowline init` writes into a project.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::config;
@@ -86,23 +87,26 @@ pub fn find(name: &str) -> Result<&'static Template, String> {
 
 impl Template {
     /// Writes the files that are not there into a folder, and returns them. Unless `force` says so
-    /// nothing is written at all if a file is there that says something else.
+    /// nothing is written at all if a file is there that says something else. Links are not followed:
+    /// nobody knows where they lead.
     ///
     /// # Errors
-    /// [`ConfigError::Invalid`] with such a file, [`ConfigError::Write`] if one cannot be written.
+    /// [`ConfigError::Invalid`] with such a file, or what stands in the way of one, and nothing is written;
+    /// [`ConfigError::Write`] if one cannot be written.
     pub fn write(&self, folder: &Path, force: bool) -> Result<Vec<PathBuf>, ConfigError> {
         let mut missing = Vec::new();
         for (path, text) in self.files {
+            check_way(folder, path)?;
             let path = folder.join(path);
-            match fs::read(&path) {
-                Ok(present) if present == text.as_bytes() => {}
+            match present(&path)? {
+                Some(present) if present == text.as_bytes() => {}
                 // What keeps files from others is nothing to be replaced.
-                Ok(_) if path.ends_with(IGNORE) => {}
-                Ok(_) if !force => {
-                    let what = "is there already; nothing is written without --force".to_owned();
-                    return Err(ConfigError::Invalid { path, what });
+                Some(_) if path.ends_with(IGNORE) => {}
+                Some(_) if !force => {
+                    let what = "is there already; nothing is written without --force";
+                    return Err(in_the_way(path, what));
                 }
-                Ok(_) | Err(_) => missing.push((path, text)),
+                Some(_) | None => missing.push((path, text)),
             }
         }
         for (path, text) in &missing {
@@ -112,4 +116,31 @@ impl Template {
         }
         Ok(missing.into_iter().map(|(path, _)| path).collect())
     }
+}
+
+/// Fails unless the folders on the way to a file are folders, as far as they are there.
+fn check_way(folder: &Path, path: &str) -> Result<(), ConfigError> {
+    let within = Path::new(path).ancestors().skip(1).map(|part| folder.join(part));
+    for path in within {
+        let found = fs::symlink_metadata(&path);
+        if found.is_ok_and(|found| !found.is_dir()) {
+            return Err(in_the_way(path, "is no folder; nothing is written"));
+        }
+    }
+    Ok(())
+}
+
+/// Reads a file; `None` if there is none.
+fn present(path: &Path) -> Result<Option<Vec<u8>>, ConfigError> {
+    let failed = |source| ConfigError::Read { path: path.to_owned(), source };
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_file() => fs::read(path).map(Some).map_err(failed),
+        Ok(_) => Err(in_the_way(path.to_owned(), "is no file; nothing is written")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn in_the_way(path: PathBuf, what: &str) -> ConfigError {
+    ConfigError::Invalid { path, what: what.to_owned() }
 }

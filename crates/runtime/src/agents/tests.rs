@@ -7,11 +7,13 @@ use bowline_agent::tool::{Toolbox, tool_fn};
 use bowline_agent::{Agent, ToolExecution};
 use bowline_llm::Effort;
 
-use crate::config::{self, AgentConfig, Config, Said, Trust};
+use crate::config::{self, AgentConfig, Said, Trust};
 use crate::environment::{Environment, Folders};
 use crate::{AgentFactory, Choice, ConfigError, Runtime};
 
 use super::toolboxes;
+
+mod strangers;
 
 /// A machine with files: `home` for the user, `work` for the project.
 struct Machine(TempDir);
@@ -361,82 +363,67 @@ fn lines_end_as_they_like_and_front_matter_may_be_missing() {
     assert_eq!(said("c"), ("", "No front matter.\n\n---\n\nAt all."));
 }
 
-/// Reads one foreign file of a trusted project: the agents, and what is not taken.
-fn foreign(path: &str, text: &str) -> (Config, Vec<String>) {
-    let files = [("home/skills/mending/SKILL.md", "Mend."), (path, text)];
-    let machine = Machine::new(&files);
-    let (loaded, faults) = machine.load(Trust::Project);
-    assert_eq!(faults, Vec::<String>::new());
-    let own = |note: &&String| note.contains("not taken");
-    let notes = loaded.notes.iter().filter(own).map(|note| machine.shown(note)).collect();
-    (loaded.config, notes)
-}
-
-fn names(list: Option<&Vec<String>>) -> Vec<&str> {
-    list.unwrap().iter().map(String::as_str).collect()
+#[test]
+fn names_of_agents_are_fit_for_lists_and_paths() {
+    let long = "x".repeat(65);
+    for name in ["a/b", "a\\b", " ", "a\nb", "\u{1b}[31ma", &long] {
+        let text = format!("[agents.{name:?}]\n").replace("\\u{1b}", "\\u001b");
+        let (_, faults) = Machine::new(&[("home/config.toml", &text)]).load(Trust::User);
+        assert!(faults.iter().any(|fault| fault.contains("the name of an agent")), "{faults:?}");
+        assert!(faults.iter().all(|fault| !fault.contains(char::is_control)), "{faults:?}");
+    }
 }
 
 #[test]
-fn agents_of_claude_code_are_read() {
-    let text = "---\nname: code-reviewer\ndescription: Use this when: code has changed\n\
-        tools: Read, Grep, Bash, Bash(git:*), WebSearch, mcp__x__y\nmodel: sonnet\ncolor: blue\n\
-        permissionMode: plan\nmaxTurns: 12\nskills: mending, sewing\nmemory: user\n---\n\nReview.\n";
-    let (config, notes) = foreign("work/.claude/agents/reviewer.md", text);
-    // Such front matter is no YAML.
-    let agent = &config.agents["code-reviewer"];
-    assert_eq!(agent.description, "Use this when: code has changed");
-    assert_eq!(agent.instructions, "Review.");
-    assert_eq!(names(agent.tools.as_ref()), ["read", "grep", "bash"]);
-    assert_eq!(agent.model, "anthropic/claude-sonnet-5-5");
-    assert_eq!(agent.permissions.mode, Some(config::Mode::Plan));
-    assert_eq!((agent.max_depth, agent.warn_turns), (Some(0), 0));
-    assert_eq!(names(agent.skills.as_ref()), ["mending"]);
+fn configured_tools_can_be_listed_and_name_what_is_there() {
+    let tool = |text: &str| {
+        let text = format!("[agents.coder]\ntools = [\"deploy\"]\n[tools.deploy]\n{text}");
+        let machine = Machine::new(&[("home/config.toml", &text)]);
+        machine.load(Trust::User).1
+    };
+    assert_eq!(tool("command = [\"true\"]\n"), Vec::<String>::new());
     assert_eq!(
-        notes,
+        tool("kind = \"agent\"\nagent = \"coedr\"\ntask = \"go\"\n"),
         [
-            "work/.claude/agents/reviewer.md: not taken: tool Bash(git:*), tool WebSearch, \
-             maxTurns \"12\", memory",
-            "work/.claude/agents/reviewer.md: not taken: tool mcp__x__y, skill sewing",
+            "home/config.toml: line 5: tools.deploy.agent: there is no agent \"coedr\"; did you mean \
+          \"coder\"?"
         ]
     );
-    let all = "---\ndescription: x\ndisallowedTools: [Bash, Edit, Task, \"Read(~/private)\"]\nmodel: inherit\nmaxTurns: 3\n---\n";
-    let (config, notes) = foreign("work/.claude/agents/all.md", all);
-    let agent = &config.agents["all"];
-    assert_eq!((agent.model.as_str(), agent.limits.model_turns), ("", Some(3)));
-    let tools = names(agent.tools.as_ref());
-    assert!(tools.contains(&"read") && !tools.contains(&"bash"), "{tools:?}");
-    assert!(!tools.contains(&"edit") && !tools.contains(&"apply_patch"), "{tools:?}");
-    assert_eq!((agent.max_depth, notes.len()), (Some(0), 0));
-    assert_eq!(agent.permissions.deny[0].rule.to_string(), "Read(~/private)");
+    for name in ["delegate", "read"] {
+        let text = format!("[tools.{name}]\ncommand = [\"true\"]\n");
+        let (_, faults) = Machine::new(&[("home/config.toml", &text)]).load(Trust::User);
+        assert_eq!(
+            faults,
+            [format!("home/config.toml: line 1: tools.{name}: there is a tool of this name")]
+        );
+    }
 }
 
 #[test]
-fn agents_of_opencode_are_read() {
-    let text = "---\ndescription: Reviews.\nmode: subagent\nmodel: anthropic/claude-opus-5\n\
-        temperature: 0.1\ntools:\n  write: false\n  edit: false\n  my_*: false\npermission:\n  \
-        bash: deny\n  webfetch: ask\n  read:\n    \"*.key\": deny\n    \"*\": ask\nsteps: 5\n---\nReview.\n";
-    let (config, notes) = foreign("work/.opencode/agent/review.md", text);
-    let agent = &config.agents["review"];
-    assert_eq!(agent.model, "anthropic/claude-opus-5");
-    assert_eq!(agent.limits.model_turns, Some(5));
-    assert_eq!(
-        names(agent.tools.as_ref()),
-        ["ask_user", "read", "list", "job", "glob", "grep", "fetch", "update_plan"]
-    );
-    assert_eq!(
-        notes,
-        ["work/.opencode/agent/review.md: not taken: tool my_*, permission read(*), temperature"]
-    );
-    let rules = (&agent.permissions.ask[0].rule, &agent.permissions.deny[0].rule);
-    assert_eq!(
-        (rules.0.to_string(), rules.1.to_string()),
-        ("webfetch".into(), "read(*.key)".into())
-    );
-    let only = "---\ntools:\n  \"*\": false\n  read: true\n---\n";
-    let (config, _) = foreign("work/.opencode/agent/only.md", only);
-    assert_eq!(names(config.agents["only"].tools.as_ref()), ["read"]);
-    let (config, _) = foreign("work/.opencode/agent/off.md", "---\ndisable: true\n---\n");
-    assert!(config.agents.is_empty());
+fn what_is_said_for_one_start_is_said_of_an_agent_that_is_there() {
+    let machine = Machine::new(&[("home/agents/rev.md", "x")]);
+    let check = |assignment: &str| {
+        let said = Said { assignments: vec![assignment.to_owned()], ..Said::default() };
+        let (_, faults) =
+            config::read_all(&machine.folders(), &machine.environment(), &said, Trust::User);
+        faults.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(check("agents.rev.max_depth=1"), Vec::<String>::new());
+    assert_eq!(check("agents.default.max_depth=1"), Vec::<String>::new());
+    let faults = check("agents.rve.max_depth=1");
+    assert!(faults[0].ends_with("there is no agent \"rve\"; did you mean \"rev\"?"), "{faults:?}");
+}
+
+#[test]
+fn checking_finds_what_a_run_would_refuse() {
+    let text = "[tools.bad]\nkind = \"http\"\n";
+    let machine = Machine::new(&[("home/config/config.toml", text)]);
+    let home = machine.path("home").to_string_lossy().into_owned();
+    let vars = [("BOWLINE_HOME".to_owned(), home)].into();
+    let environment = Environment { vars, ..machine.environment() };
+    let checked = super::overview::check(&environment, &Said::default()).unwrap();
+    let faults: Vec<_> = checked.faults.iter().map(ToString::to_string).collect();
+    assert_eq!(faults, ["tool \"bad\": a tool of kind http needs url"]);
 }
 
 /// Makes a toolbox of tools that do nothing, with these names.
@@ -538,6 +525,22 @@ fn templates_are_right_and_keep_what_is_there() {
         assert!(error.contains("is there already"), "{error}");
         assert!(!written[1].exists(), "nothing is written");
         assert_eq!(template.write(&folder, true).unwrap(), written[1..3]);
+        // A link leads nobody knows where, and a file may stand where a folder is to be.
+        let outside = machine.path("outside");
+        std::fs::remove_file(&written[1]).unwrap();
+        std::os::unix::fs::symlink(&outside, &written[1]).unwrap();
+        std::fs::remove_file(&written[2]).unwrap();
+        for force in [false, true] {
+            let error = template.write(&folder, force).unwrap_err().to_string();
+            assert!(error.contains("is no file"), "{error}");
+            assert!(!outside.exists() && !written[2].exists(), "nothing is written");
+        }
+        std::fs::remove_dir_all(folder.join("agents")).unwrap();
+        std::fs::write(folder.join("agents"), "mine").unwrap();
+        std::fs::remove_file(&written[1]).unwrap();
+        let error = template.write(&folder, true).unwrap_err().to_string();
+        assert!(error.contains("is no folder"), "{error}");
+        assert!(!written[1].exists(), "nothing is written");
     }
 }
 

@@ -17,7 +17,7 @@ use bowline_agent::crew::Failure;
 
 use super::TOLD_BYTES;
 
-/// How many bytes a note says of each thing: four of them fit into what is told.
+/// How many bytes a note says of each thing: five of them fit into what is told.
 const PART: usize = 6 * 1024;
 
 /// How many characters the name of an agent has in the name of a file.
@@ -27,9 +27,10 @@ const AGENT: usize = 60;
 const TIME: &str = "%Y%m%d-%H%M%S";
 
 const TASK: &str = "## Task";
-const REASON: &str = "## What was tried, and why it failed";
+const APPROACH: &str = "## What was done";
+const REASON: &str = "## Why it failed";
 const FILES: &str = "## Files changed";
-const CAVEATS: &str = "## What to know";
+const CAVEATS: &str = "## What to try";
 
 /// A note on a task that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -44,7 +45,7 @@ pub struct Note {
     pub agent: Option<String>,
     /// The task. Of a note that does not have it as agents write it, the whole text.
     pub task: String,
-    /// What was tried and why it failed, if an agent wrote it.
+    /// Why it failed, if an agent wrote it.
     pub reason: Option<String>,
     /// All of it.
     pub text: String,
@@ -147,6 +148,7 @@ pub(super) fn text(failure: &Failure, redaction: &Redaction) -> String {
     let files: Vec<_> = failure.files_modified.iter().map(|file| format!("- {file}")).collect();
     let parts = [
         (TASK, said(&failure.task)),
+        (APPROACH, said(failure.approach.as_deref().unwrap_or_default())),
         (REASON, said(&failure.summary)),
         (FILES, said(&files.join("\n"))),
         (CAVEATS, said(failure.caveats.as_deref().unwrap_or_default())),
@@ -171,7 +173,7 @@ fn clip(text: &str) -> String {
 fn parts(text: &str) -> (String, Option<String>) {
     let part = |title: &str| {
         let lines = text.lines().skip_while(|line| *line != title).skip(1);
-        let titles = [TASK, REASON, FILES, CAVEATS];
+        let titles = [TASK, APPROACH, REASON, FILES, CAVEATS];
         let part: Vec<_> = lines.take_while(|line| !titles.contains(line)).collect();
         let part = part.join("\n").trim().to_owned();
         (!part.is_empty()).then_some(part)

@@ -56,6 +56,7 @@ fn failure(number: u32, task: &str, summary: &str) -> Failure {
         agent: format!("coder-{number}"),
         at: start + Duration::from_secs(number.into()),
         task: task.to_owned(),
+        approach: None,
         summary: summary.to_owned(),
         caveats: None,
         files_modified: Vec::new(),
@@ -77,6 +78,7 @@ async fn a_failure_becomes_a_file_that_says_what_is_known_of_it() {
     let place = Place::new();
     let failure = Failure {
         agent: "coder-fix-1".into(),
+        approach: Some("read {\"path\":\"src/a.rs\"}".into()),
         caveats: Some("Start with the lexer.".into()),
         files_modified: vec!["src/a.rs".into(), "src/b.rs".into()],
         ..failure(10, "Make the parser faster.\n", "It exhausted its iteration limit.")
@@ -93,7 +95,11 @@ Time: 2026-11-22T09:00:10Z
 
 Make the parser faster.
 
-## What was tried, and why it failed
+## What was done
+
+read {\"path\":\"src/a.rs\"}
+
+## Why it failed
 
 It exhausted its iteration limit.
 
@@ -102,7 +108,7 @@ It exhausted its iteration limit.
 - src/a.rs
 - src/b.rs
 
-## What to know
+## What to try
 
 Start with the lexer.
 ";

@@ -169,7 +169,8 @@ impl Tasks {
 
     pub(super) fn update(&self, id: &str, update: TaskUpdate) -> Decided {
         let task = self.get(id)?;
-        let TaskUpdate { status, description, blocked_by, metadata } = update;
+        let TaskUpdate { status, description, blocked_by, metadata, reopen } = update;
+        let task = if reopen { &reopened(task)? } else { task };
         let blocked_by = blocked_by.map(|blocked_by| self.allowed(task, blocked_by)).transpose()?;
         let status = status.unwrap_or(task.status);
         // What it is to wait for from now on counts.
@@ -185,14 +186,6 @@ impl Tasks {
             metadata,
             ..Updated::of(task, status, assignee)
         })
-    }
-
-    pub(super) fn reopen(&self, id: &str) -> Decided {
-        let task = self.get(id)?;
-        if !task.status.is_terminal() {
-            return Err(BoardError::NotEnded { id: id.to_owned(), status: task.status });
-        }
-        decided(Updated::of(task, TaskStatus::Pending, None))
     }
 
     fn get(&self, id: &str) -> Result<&Task, BoardError> {
@@ -326,4 +319,12 @@ impl Tasks {
         }
         None
     }
+}
+
+/// Returns a task that has ended as it is when it is to be done again.
+fn reopened(task: &Task) -> Result<Task, BoardError> {
+    if !task.status.is_terminal() {
+        return Err(BoardError::NotEnded { id: task.id.clone(), status: task.status });
+    }
+    Ok(Task { status: TaskStatus::Pending, assignee: None, ..task.clone() })
 }

@@ -138,6 +138,10 @@ fn what_has_ended_stays_so_until_it_is_reopened() {
     }
     // Saying the same twice is no way out.
     board.update("task-1", status(TaskStatus::Failed)).unwrap();
+    // Reopened with something that is not allowed then, it stays as it was.
+    let again = TaskUpdate { reopen: true, ..status(TaskStatus::InProgress) };
+    assert_eq!(why(board.update("task-1", again)), "task-1 has no assignee; claim it first");
+    assert_eq!(board.get("task-1").unwrap().task.status, TaskStatus::Failed);
     let reopened = board.reopen("task-1").unwrap();
     assert_eq!((reopened.task.status, reopened.task.assignee), (TaskStatus::Pending, None));
     assert_eq!(
@@ -171,7 +175,7 @@ fn who_waits_for_what_failed_says_so() {
     board.cancel("task-1").unwrap();
     for id in ["task-2", "task-3"] {
         assert_eq!(blocked(&board, id), "blocked by canceled task task-1");
-        let seen = board.watch(id).now_or_never().unwrap().unwrap();
+        let seen = board.watch(id, None).now_or_never().unwrap().unwrap();
         assert_eq!(seen.task.status, TaskStatus::Pending);
     }
     assert_eq!(why(board.claim("task-3")), "task-3 is blocked by canceled task task-1");
@@ -179,7 +183,7 @@ fn who_waits_for_what_failed_says_so() {
     assert_eq!(board.list(&waiting).len(), 2);
     board.reopen("task-1").unwrap();
     assert_eq!(blocked(&board, "task-3"), "blocked by task-2");
-    assert!(board.watch("task-3").now_or_never().is_none());
+    assert!(board.watch("task-3", None).now_or_never().is_none());
 }
 
 // B30
@@ -222,9 +226,9 @@ fn metadata_is_added_to() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_ends_with_the_task() {
     let (_, board) = line();
-    assert!(why(board.watch("task-9").await).starts_with("there is no task"));
+    assert!(why(board.watch("task-9", None).await).starts_with("there is no task"));
     board.claim("task-1").unwrap();
-    let mut watch = Box::pin(board.watch("task-1"));
+    let mut watch = Box::pin(board.watch("task-1", None));
     assert!((&mut watch).now_or_never().is_none());
     board.create(task("another", &[])).unwrap();
     assert!((&mut watch).now_or_never().is_none());
@@ -233,7 +237,7 @@ async fn a_watch_ends_with_the_task() {
     assert!((&mut watch).now_or_never().is_none());
     board.update("task-1", status(TaskStatus::Completed)).unwrap();
     assert_eq!(watch.await.unwrap().task.status, TaskStatus::Completed);
-    assert!(board.watch("task-1").now_or_never().unwrap().is_ok());
+    assert!(board.watch("task-1", None).now_or_never().unwrap().is_ok());
 }
 
 // 112, B31
@@ -241,7 +245,7 @@ async fn a_watch_ends_with_the_task() {
 async fn a_watch_gives_up_on_what_nobody_takes_and_not_on_what_is_blocked() {
     let (_, board) = line();
     let began = tokio::time::Instant::now();
-    let error = board.watch("task-1").await.unwrap_err();
+    let error = board.watch("task-1", None).await.unwrap_err();
     assert_eq!(error.to_string(), "task-1 has no assignee: nobody took it for 15 s");
     assert_eq!(began.elapsed(), Duration::from_secs(15));
     let later = async {
@@ -256,7 +260,7 @@ async fn a_watch_gives_up_on_what_nobody_takes_and_not_on_what_is_blocked() {
         tokio::time::sleep(Duration::from_secs(14)).await;
         board.cancel("task-2").unwrap();
     };
-    let (seen, ()) = tokio::join!(board.watch("task-2"), later);
+    let (seen, ()) = tokio::join!(board.watch("task-2", None), later);
     assert_eq!(seen.unwrap().task.status, TaskStatus::Canceled);
 }
 

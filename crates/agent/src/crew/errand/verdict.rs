@@ -9,6 +9,7 @@ use crate::crew::text::cut;
 use crate::crew::trace::trace;
 use crate::entry::{Completion, CompletionStatus, Ending, Entry, EntryKind};
 use crate::limits::LimitKind;
+use crate::op::CancelReason;
 use crate::outcome::Outcome;
 
 use super::{Errand, Stop};
@@ -22,28 +23,53 @@ impl Errand {
         let mut report = self.report();
         let (log, deeds) = self.read().await;
         self.deeds.join(deeds);
-        let status = self.classify(&mut report, outcome, stop);
+        let status = self.classify(&mut report, outcome, (stop, &log));
         if let Some(completion) = &report.completion
             && outcome.completion.is_some()
         {
             let doubts = self.deeds.examine(completion);
             (report.discrepancies, report.unverified) = (doubts.discrepancies, doubts.unverified);
         }
-        if outcome.ending != Ending::Done {
-            report.partial = last_words(&log).map(|said| self.shortened(&said));
+        let is_over = outcome.ending == Ending::Done;
+        self.tell(&mut report, &log, is_over);
+        self.settle(&mut report, status);
+        if status == TaskStatus::Failed && !is_of_others(&outcome.ending, &log) {
+            self.remember(&report, &log).await;
+        }
+        report
+    }
+
+    /// Says that the work cannot go on although the agent did its part.
+    pub(super) async fn fail(&mut self, why: &str) -> Report {
+        let mut report = Report { error: Some(why.to_owned()), ..self.report() };
+        let (log, deeds) = self.read().await;
+        self.deeds.join(deeds);
+        self.tell(&mut report, &log, false);
+        self.settle(&mut report, TaskStatus::Failed);
+        self.remember(&report, &log).await;
+        report
+    }
+
+    /// Tells what the agent did, where that is to be known.
+    fn tell(&self, report: &mut Report, log: &[Entry], is_over: bool) {
+        if !is_over {
+            report.partial = last_words(log).map(|said| self.shortened(&said));
         }
         let is_told = match self.seat.member.trace {
             Trace::OnError => report.is_failure(),
             Trace::Always => true,
             Trace::Never => false,
         };
-        report.trace = if is_told { trace(&log) } else { None };
-        self.settle(&mut report, status).await;
-        report
+        report.trace = if is_told { trace(log) } else { None };
     }
 
     /// Says how a run came out, and how far that brought the task.
-    fn classify(&self, report: &mut Report, outcome: &Outcome, stop: Option<Stop>) -> TaskStatus {
+    fn classify(
+        &self,
+        report: &mut Report,
+        outcome: &Outcome,
+        (stop, log): (Option<Stop>, &[Entry]),
+    ) -> TaskStatus {
         match (&outcome.ending, &outcome.completion) {
             (Ending::Done, Some(completion)) => {
                 report.result = Some(summary(completion));
@@ -58,11 +84,11 @@ impl Errand {
                 TaskStatus::Completed
             }
             (Ending::Limit(limit), _) => {
-                report.completion = Some(exhausted(*limit));
+                report.completion = Some(exhausted(*limit, is_of_others(&outcome.ending, log)));
                 TaskStatus::Failed
             }
-            (Ending::Canceled(_), _) => {
-                let (why, status) = self.canceled(stop);
+            (Ending::Canceled(reason), _) => {
+                let (why, status) = self.canceled(*reason, stop);
                 report.error = Some(why);
                 status
             }
@@ -78,7 +104,7 @@ impl Errand {
         }
     }
 
-    fn canceled(&self, stop: Option<Stop>) -> (String, TaskStatus) {
+    fn canceled(&self, reason: CancelReason, stop: Option<Stop>) -> (String, TaskStatus) {
         match stop {
             Some(Stop::Late) => {
                 let time = self.seat.member.task_timeout.unwrap_or(Duration::ZERO);
@@ -95,6 +121,10 @@ impl Errand {
             }
             None if self.cx.cancel.is_cancelled() => {
                 ("canceled with the agent that delegated it".to_owned(), TaskStatus::Failed)
+            }
+            // What is around its run did that.
+            None if reason == CancelReason::Timeout => {
+                ("it took longer than its timeout".to_owned(), TaskStatus::Failed)
             }
             Some(Stop::Board) | None => ("task canceled".to_owned(), TaskStatus::Canceled),
         }
@@ -132,8 +162,17 @@ fn summary(completion: &Completion) -> String {
     }
 }
 
+/// Tells whether a run ended at a limit of an agent above it.
+fn is_of_others(ending: &Ending, log: &[Entry]) -> bool {
+    let hit = log.iter().rev().find_map(|entry| match &entry.kind {
+        EntryKind::LimitHit(hit) => Some(hit.is_of_others),
+        _ => None,
+    });
+    matches!(ending, Ending::Limit(_)) && hit.unwrap_or_default()
+}
+
 /// Says for an agent what it could not say any more.
-fn exhausted(limit: LimitKind) -> Completion {
+fn exhausted(limit: LimitKind, is_of_others: bool) -> Completion {
     let what = match limit {
         LimitKind::ModelTurns => "iteration limit",
         LimitKind::ToolCalls => "limit of tool calls",
@@ -142,11 +181,22 @@ fn exhausted(limit: LimitKind) -> Completion {
         LimitKind::CostUsd | LimitKind::CostBudget => "cost budget",
         LimitKind::Stall => "attempts without progress",
     };
+    let (summary, caveats) = match is_of_others {
+        false => (
+            format!("exhausted its {what}"),
+            "It may have left work half done; look at its notes and files. Give it less at once, or \
+             more of what it ran out of.",
+        ),
+        true => (
+            format!("stopped: the {what} of an agent above it is used up"),
+            "It may have left work half done; look at its notes and files.",
+        ),
+    };
     Completion {
         status: CompletionStatus::Failed,
-        summary: format!("exhausted its {what}"),
+        summary,
         files_modified: Vec::new(),
         tests_run: Vec::new(),
-        caveats: Some("It may have left work half done; look at its notes and files.".to_owned()),
+        caveats: Some(caveats.to_owned()),
     }
 }

@@ -223,3 +223,61 @@ async fn canceling_a_lead_that_waits_for_its_agents_stops_all() {
     assert_eq!(ends.last().unwrap(), "tool_end(call_2, canceled)");
     assert_eq!(reports(&all)[0]["delegation_id"], "d-1");
 }
+
+/// An agent that asks, and a lead that answers when its run is over, or in a fork.
+fn late() -> Crew {
+    let crew = Crew::new([
+        delegate(json!([interactive("coder")])),
+        Reply::text("bye"),
+        answer(json!([to("d-1", "the red one")])),
+        Reply::text("too late"),
+    ]);
+    crew.hire("coder", [ask("which?")]);
+    crew
+}
+
+#[tokio::test]
+async fn a_delegation_ends_with_the_run_that_opened_it() {
+    let crew = late();
+    let member = Member { interaction: Interaction::Interactive, ..crew.member() };
+    let stage = crew.lead(&member);
+    let handle = stage.start();
+    hear(handle.prompt("go")).await;
+    let late = hear(handle.prompt("answer it")).await;
+    assert_eq!(late.result("call_2"), "there is no delegation \"d-1\": none is open");
+    assert_eq!(late.text(), "too late");
+}
+
+#[tokio::test]
+async fn a_fork_has_no_agents_that_ask() {
+    let crew = late();
+    let member = Member { interaction: Interaction::Interactive, ..crew.member() };
+    let stage = crew.lead(&member);
+    let handle = stage.start();
+    hear(handle.prompt("go")).await;
+    let (session, entries) =
+        (handle.session_id(), crate::support::log_of(handle.session_id()).await);
+    let at = entries.iter().map(|(_, entry)| entry).find_map(|entry| match &entry.kind {
+        bowline_agent::entry::EntryKind::CallEnded(_) => Some(entry.id),
+        _ => None,
+    });
+    let from = bowline_agent::ForkPoint { session, entries, hash: None, at };
+    let fork = stage.agent.fork(from).await.unwrap();
+    let late = hear(fork.prompt("answer it")).await;
+    assert_eq!(late.result("call_2"), "there is no delegation \"d-1\": none is open");
+}
+
+#[tokio::test]
+async fn one_question_is_not_answered_twice_in_one_call() {
+    let crew = Crew::new([
+        delegate(json!([interactive("coder")])),
+        answer(json!([to("d-1", "the red one"), to("d-1", "no, the blue one")])),
+        answer(json!([to("d-1", "the red one")])),
+        Reply::text("done"),
+    ]);
+    let coder = crew.hire("coder", [ask("which?"), done("coded")]);
+    let all = play(crew, None).await;
+    assert_eq!(all.result("call_2"), "\"d-1\" is answered twice; answer it once");
+    assert_eq!(told(&all, "call_3")[0]["result"], "coded");
+    assert_eq!(answered(&coder, 1), "the red one");
+}

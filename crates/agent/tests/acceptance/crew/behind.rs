@@ -1,13 +1,123 @@
 //! Tasks for the background.
 
-use bowline_agent::crew::{Interaction, Member};
+use std::sync::Arc;
+
+use bowline_agent::crew::board::{Board, NewTask, TaskBoard, TaskFilter};
+use bowline_agent::crew::{Boards, Card, Interaction, Member};
 use bowline_agent::entry::Ending;
+use bowline_agent::tool::{ToolContext, Toolbox};
 use bowline_llm::scripted::{Gate, Reply};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use super::{Crew, delegate, done, report};
-use crate::support::hear;
+use crate::support::{Stage, Text, hear, tool};
+
+fn boards() -> Option<Boards> {
+    Some(Arc::new(|cx: &ToolContext| Arc::new(Board::of(cx)) as Arc<dyn TaskBoard>))
+}
+
+/// Adds tools that make a task of the session's board, and tell of all of them.
+fn with_board(stage: Stage) -> Stage {
+    let plan = tool("plan", |input: Text, cx: ToolContext| async move {
+        let new = NewTask { title: input.text, ..NewTask::default() };
+        Ok(Board::of(&cx).create(new)?.task.id.into())
+    });
+    let tasks = tool("tasks", |_: Text, cx: ToolContext| async move {
+        let all = Board::of(&cx).list(&TaskFilter::default());
+        let line = |view: &bowline_agent::crew::board::TaskView| {
+            let assignee = view.task.assignee.as_deref().unwrap_or("nobody");
+            format!("{} {} {assignee}", view.task.id, view.task.status)
+        };
+        Ok(all.iter().map(line).collect::<Vec<_>>().join("; ").into())
+    });
+    stage.with(plan).with(tasks)
+}
+
+fn plan() -> Reply {
+    Reply::call("plan", r#"{"text":"dig"}"#)
+}
+
+fn tasks() -> Reply {
+    Reply::call("tasks", r#"{"text":""}"#)
+}
+
+/// Plays a crew to its end, opens its session anew, and returns what stands on the board then.
+async fn board_afterwards(crew: Crew, member: Member) -> (crate::support::Told, String) {
+    let stage = with_board(crew.lead(&member));
+    let handle = stage.start();
+    let told = hear(handle.prompt("go")).await;
+    let session = handle.session_id();
+    handle.close().await;
+    drop(handle);
+    let again = stage.agent.resume(session).await.unwrap();
+    let seen = hear(again.prompt("what is there?")).await;
+    let id = seen
+        .lines()
+        .iter()
+        .find_map(|line| Some(line.strip_prefix("tool_end(")?.split_once(',')?.0.to_owned()));
+    let all = seen.result(&id.unwrap());
+    (told, all)
+}
+
+#[tokio::test]
+async fn a_task_in_the_background_is_settled_on_the_board_and_stays_so() {
+    let task = json!({ "agent": "coder", "task": "go", "task_id": "task-1", "background": true });
+    let crew = Crew::new([
+        plan(),
+        delegate(json!([task])),
+        Reply::text("meanwhile"),
+        Reply::text("done"),
+        tasks(),
+        Reply::text("seen"),
+    ]);
+    crew.hire("coder", [done("dug")]);
+    let member = Member { board: boards(), ..crew.member() };
+    let (told, all) = board_afterwards(crew, member).await;
+    assert_eq!((told.text().as_str(), all.as_str()), ("done", "task-1 completed coder-task-1"));
+}
+
+// It is claimed when the agent begins, which is behind the call.
+#[tokio::test]
+async fn a_task_in_the_background_that_waits_for_its_turn_is_done_and_settled() {
+    let task =
+        |id: &str| json!({ "agent": "coder", "task": "go", "task_id": id, "background": true });
+    let crew = Crew::new([
+        plan(),
+        plan(),
+        delegate(json!([task("task-1"), task("task-2")])),
+        Reply::text("meanwhile"),
+        Reply::text("done"),
+        tasks(),
+        Reply::text("seen"),
+    ]);
+    let card = Card { max_concurrency: 1, ..Card::new("coder", "") };
+    let model = bowline_llm::ScriptedModel::new([done("dug"), done("built")]);
+    crew.hire_as(card, model, Toolbox::default(), |_| {});
+    let member = Member { board: boards(), ..crew.member() };
+    let (_, all) = board_afterwards(crew, member).await;
+    assert_eq!(all, "task-1 completed coder-task-1; task-2 completed coder-task-2");
+}
+
+// Nobody else could take it: its agent is gone.
+#[tokio::test]
+async fn a_task_whose_agent_is_dismissed_has_failed() {
+    let ask = Reply::call("request_input", r#"{"question":"which?"}"#);
+    let task =
+        json!({ "agent": "coder", "task": "go", "task_id": "task-1", "mode": "interactive" });
+    let crew = Crew::new([
+        plan(),
+        delegate(json!([task])),
+        Reply::text("done"),
+        tasks(),
+        Reply::text("seen"),
+    ]);
+    crew.hire("coder", [ask]);
+    let interaction = Interaction::Interactive;
+    let member = Member { board: boards(), interaction, ..crew.member() };
+    let (told, all) = board_afterwards(crew, member).await;
+    assert_eq!((told.text().as_str(), all.as_str()), ("done", "task-1 failed coder-task-1"));
+}
 
 #[tokio::test]
 async fn a_lead_goes_on_and_is_told_later() {

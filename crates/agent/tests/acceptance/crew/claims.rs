@@ -6,7 +6,7 @@ use bowline_llm::scripted::Reply;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use super::{Crew, complete, delegate, done, report, runner, writer};
+use super::{Crew, complete, delegate, done, report, runner, stranger, writer};
 use crate::support::lines_of;
 
 fn tools() -> Toolbox {
@@ -135,7 +135,7 @@ async fn what_is_not_true_of_a_claim_is_told() {
     assert_eq!(report["discrepancies"], json!(expected));
     let expected = [
         "src/lib.rs: only a command may have written it",
-        "make check: no command that was run looks like it",
+        "make check: no command that was run is it",
     ];
     assert_eq!(report["unverified"], json!(expected));
 }
@@ -173,4 +173,42 @@ async fn an_answer_in_words_claims_nothing() {
     let (report, _) = told_of([write("a"), Reply::text("done")]).await;
     let expected = json!({ "agent": "coder", "name": "coder-task-1", "result": "done" });
     assert_eq!(report, expected);
+}
+
+// Only what a command really runs is what it is.
+#[tokio::test]
+async fn a_command_that_only_mentions_a_test_did_not_run_it() {
+    let (report, _) = told_of([run("echo cargo test"), claims(&[], &["cargo test"])]).await;
+    assert_eq!(report["unverified"], json!(["cargo test: no command that was run is it"]));
+    let (report, _) = told_of([run("cargo"), claims(&[], &["cargo test"])]).await;
+    assert_eq!(report["unverified"], json!(["cargo test: no command that was run is it"]));
+    let (report, _) = told_of([run("cargo test | tail -3"), claims(&[], &["cargo test"])]).await;
+    let expected = "cargo test: how it ended does not show in \"cargo test | tail -3\"";
+    assert_eq!(report["unverified"], json!([expected]));
+}
+
+#[tokio::test]
+async fn a_test_that_ran_before_the_last_change_is_said_to() {
+    let stale = "cargo test: files were written after it was run, and it was not run again";
+    let script = [run("cargo test"), write("a"), claims(&["a"], &["cargo test"])];
+    let (report, _) = told_of(script).await;
+    assert_eq!(report["unverified"], json!([stale]));
+    let script =
+        [run("cargo test"), write("a"), run("cargo test"), claims(&["a"], &["cargo test"])];
+    let (report, _) = told_of(script).await;
+    assert_eq!(report.get("unverified"), None);
+}
+
+// A tool that does not say what it changes may have written it.
+#[tokio::test]
+async fn what_a_strangers_tool_may_have_written_is_not_contradicted() {
+    let crew = Crew::for_tasks(json!([{ "agent": "coder", "task": "go" }]));
+    let tools = tools().with(stranger("mcp__fs__write")).unwrap();
+    let script = [Reply::call("mcp__fs__write", "{}"), claims(&["a"], &["make"])];
+    crew.hire_with("coder", ScriptedModel::new(script), tools, |_| {});
+    let report = report(&crew.play().await);
+    assert_eq!(report.get("discrepancies"), None);
+    let expected =
+        ["a: only mcp__fs__write may have written it", "make: no command that was run is it"];
+    assert_eq!(report["unverified"], json!(expected));
 }

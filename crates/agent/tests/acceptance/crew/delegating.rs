@@ -415,3 +415,110 @@ async fn all_that_happens_is_told_under_the_name_of_whoever_does_it() {
         ]
     );
 }
+
+/// Tools that come and go.
+struct Server(Toolbox);
+
+impl bowline_agent::tool::ToolSource for Server {
+    fn tools(&self) -> Toolbox {
+        self.0.clone()
+    }
+}
+
+fn server(names: &[&'static str]) -> Option<std::sync::Arc<dyn bowline_agent::tool::ToolSource>> {
+    let mut tools = Toolbox::default();
+    for name in names {
+        tools.add(std::sync::Arc::new(tool(name, async |_, _| Ok("".into())))).unwrap();
+    }
+    Some(std::sync::Arc::new(Server(tools)))
+}
+
+fn names_of(model: &ScriptedModel) -> Vec<String> {
+    let crews = bowline_agent::crew::TOOLS;
+    let requests = model.requests();
+    let names = requests[0].tools.specs().iter().map(|spec| spec.name.clone());
+    names.filter(|name| !crews.contains(&&**name)).collect()
+}
+
+/// Returns the tools of a child and of its own child, below a lead with these, where both agents have
+/// a tool of their own and one of a server.
+async fn tools_below(lead: Member, crew: Crew, task: serde_json::Value) -> [Vec<String>; 2] {
+    let own = || Toolbox::default().with(tool("own", async |_, _| Ok("".into()))).unwrap();
+    let Crew { registry, stage } = crew;
+    let stage = stage.change(|agent| agent.more_tools = server(&["theirs", "both"]));
+    let crew = Crew { registry, stage };
+    let down = delegate(json!([{ "agent": "leaf", "task": "go" }]));
+    let middle = ScriptedModel::new([down, Reply::text("ok")]);
+    let middle = crew.hire_with("middle", middle, own(), |_| {});
+    let leaf = crew.hire_with("leaf", ScriptedModel::new([Reply::text("ok")]), own(), |_| {});
+    let Crew { registry, stage } = crew;
+    let stage = stage.change(|agent| {
+        agent.more_tools = server(&["parents", "both"]);
+        agent.model =
+            std::sync::Arc::new(ScriptedModel::new([delegate(json!([task])), Reply::text("done")]));
+    });
+    let stage = stage.with(tool("mine", async |_, _| Ok("".into())));
+    Crew { registry, stage }.play_as(lead).await;
+    [names_of(&middle), names_of(&leaf)]
+}
+
+#[tokio::test]
+async fn what_an_agent_is_kept_from_those_below_it_are_kept_from_too() {
+    let table: [(ChildTools, serde_json::Value, &[&str], &[&str]); 7] = [
+        (
+            ChildTools::Configured,
+            json!(null),
+            &["own", "theirs", "both"],
+            &["own", "theirs", "both"],
+        ),
+        (ChildTools::Configured, json!(["own"]), &["own"], &["own"]),
+        (ChildTools::Configured, json!(["theirs"]), &["theirs"], &["theirs"]),
+        (
+            ChildTools::Union,
+            json!(null),
+            &["own", "mine", "theirs", "both", "parents"],
+            &["own", "theirs", "both"],
+        ),
+        (ChildTools::Common, json!(null), &["both"], &["both"]),
+        (
+            ChildTools::Subset(vec!["parents".into(), "mine".into()]),
+            json!(null),
+            &["mine", "parents"],
+            &[],
+        ),
+        (
+            ChildTools::Listed(
+                Toolbox::default(),
+                bowline_agent::crew::Allowed::only(|name| name == "parents" || name == "theirs"),
+            ),
+            json!(null),
+            &["theirs", "parents"],
+            &["theirs"],
+        ),
+    ];
+    for (child_tools, tools, middle, leaf) in table {
+        let crew = Crew::new([]);
+        let lead = Member { child_tools: child_tools.clone(), ..crew.member() };
+        let task = json!({ "agent": "middle", "task": "go", "tools": tools });
+        let found = tools_below(lead, crew, task).await;
+        assert_eq!(found, [middle, leaf], "{child_tools:?} {tools}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_of_a_system_text_is_kept_from_what_others_are() {
+    let task = json!({ "system_prompt": "You count.", "task": "count" });
+    let replies = [delegate(json!([task])), done("counted"), Reply::text("done")];
+    let crew = Crew { registry: std::sync::Arc::default(), stage: stage(replies).with(echo()) };
+    let Crew { registry, stage } = crew;
+    let stage = stage.change(|agent| agent.more_tools = server(&["theirs"]));
+    let crew = Crew { registry, stage };
+    let child_tools = ChildTools::Subset(vec!["echo".to_owned()]);
+    let member = Member { ad_hoc: true, child_tools, ..crew.member() };
+    let stage = crew.lead(&member);
+    stage.play().await;
+    let request = &stage.model.requests()[1];
+    let names: Vec<&str> = request.tools.specs().iter().map(|spec| &*spec.name).collect();
+    assert!(names.starts_with(&["echo", "task_complete"]), "{names:?}");
+    assert!(!names.contains(&"theirs"), "{names:?}");
+}

@@ -138,17 +138,20 @@ async fn a_handoff_beyond_the_limit_is_an_error() {
 #[tokio::test]
 async fn a_task_is_not_handed_on_to_just_anybody() {
     let expected = [
-        ("coder", "handoff: coder cannot hand on to itself"),
-        ("CODER", "handoff: CODER cannot hand on to itself"),
-        ("root", "handoff: root delegated the task, it is not to be handed back"),
-        ("testr", "handoff: there is no agent \"testr\"; did you mean \"tester\"?"),
+        ("coder", "coder cannot hand on to itself"),
+        ("CODER", "CODER cannot hand on to itself"),
+        ("root", "root delegated the task, it is not to be handed back"),
+        ("testr", "there is no agent \"testr\"; did you mean \"tester\"?"),
     ];
     for (target, error) in expected {
         let crew = crew();
-        hire(&crew, "coder", [hand_on(target)]);
+        let coder = hire(&crew, "coder", [hand_on(target), Reply::text("I did it myself")]);
         hire(&crew, "tester", []);
         hire(&crew, "root", []);
-        assert_eq!(play(crew, 3).await["error"], error);
+        // It is told at once, and can go on.
+        assert_eq!(play(crew, 3).await["result"], "I did it myself");
+        let told = lines_of(coder.requests()[1].messages.last());
+        assert_eq!(told, [format!("results call_1!={error:?}")]);
     }
     let crew = crew();
     hire(&crew, "coder", [hand_on("root")]);
@@ -199,4 +202,92 @@ async fn a_task_that_is_handed_on_has_two_owners_and_one_end() {
         crew.play_as(member).await;
         assert_eq!(*slate.0.lock().unwrap(), expected);
     }
+}
+
+#[tokio::test]
+async fn who_may_hand_on_is_told_to_whom() {
+    let crew = crew();
+    let coder = hire(&crew, "coder", [done("coded")]);
+    hire(&crew, "tester", []);
+    hire(&crew, "root", []);
+    play(crew, 1).await;
+    let request = &coder.requests()[0];
+    let specs = request.tools.specs();
+    let handoff = specs.iter().find(|spec| spec.name == "handoff").unwrap();
+    assert!(handoff.description.ends_with(" There are: tester (Does tester.)."), "{handoff:?}");
+    // Where there is nobody else, it is not offered.
+    let crew = self::crew();
+    let coder = hire(&crew, "coder", [done("coded")]);
+    play(crew, 1).await;
+    let request = &coder.requests()[0];
+    assert!(request.tools.specs().iter().all(|spec| spec.name != "handoff"));
+}
+
+#[tokio::test]
+async fn a_handoff_that_fails_keeps_what_was_done() {
+    let crew = crew();
+    let looked = Reply::text("Half of it is done.").and_call("echo", r#"{"text":"found it"}"#);
+    hire(&crew, "coder", [looked, hand_on("tester")]);
+    let broken = bowline_agent::crew::Card::new("tester", "");
+    crew.registry.register(broken, |_| {
+        Err(bowline_agent::AgentError::NotMade("its model is gone".to_owned()))
+    });
+    let report = play(crew, 1).await;
+    let error = report["error"].as_str().unwrap();
+    assert!(error.starts_with("handoff: tester cannot be made: "), "{error}");
+    assert_eq!(
+        (&report["name"], &report["partial"]),
+        (&json!("coder-task-1"), &json!("Half of it is done."))
+    );
+    assert!(report["trace"].as_str().unwrap().starts_with("echo "), "{report}");
+}
+
+// What the peer does not have it does not get; it has the rest.
+#[tokio::test]
+async fn a_peer_may_lack_a_tool_of_the_task() {
+    let task = json!({ "agent": "coder", "task": "go", "tools": ["echo"] });
+    let crew = Crew::for_tasks(json!([task]));
+    hire(&crew, "coder", [hand_on("tester")]);
+    let tools = Toolbox::default().with(crate::support::tool("other", async |_, _| Ok("".into())));
+    let tester = ScriptedModel::new([done("tested")]);
+    let tester = crew.hire_with("tester", tester, tools.unwrap(), able);
+    assert_eq!(play(crew, 1).await["result"], "tested");
+    let request = &tester.requests()[0];
+    let names: Vec<&str> = request.tools.specs().iter().map(|spec| &*spec.name).collect();
+    assert!(!names.contains(&"other") && names.contains(&"task_complete"), "{names:?}");
+}
+
+/// A board that lets nobody pass a task on.
+struct Stubborn;
+
+impl TaskBoard for Stubborn {
+    fn claim_task(&self, _: &str, _: &str) -> Result<(), BoardError> {
+        Ok(())
+    }
+
+    fn reassign(&self, id: &str, _: &str) -> Result<(), BoardError> {
+        Err(BoardError::Unclaimed { id: id.to_owned() })
+    }
+
+    fn update_task_status(&self, _: &str, _: TaskStatus) -> Result<(), BoardError> {
+        Ok(())
+    }
+
+    fn watch_canceled(&self, _: &str) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn a_board_that_does_not_take_a_handoff_is_told() {
+    let task = json!([{ "agent": "coder", "task": "go", "task_id": "t" }]);
+    let crew = Crew::for_tasks(task);
+    hire(&crew, "coder", [hand_on("tester")]);
+    hire(&crew, "tester", [done("tested")]);
+    let boards: Boards = Arc::new(|_| Arc::new(Stubborn));
+    let member = Member { max_handoffs: 1, board: Some(boards), ..crew.member() };
+    let report = report(&crew.play_as(member).await);
+    assert_eq!(report["result"], "tested");
+    let warning = "the board did not take the handoff: t has no assignee; claim it first";
+    assert_eq!(report["warning"], warning);
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use bowline_agent::async_trait;
 use bowline_agent::crew::{Failure, Member, Reflections};
+use bowline_agent::limits::Limits;
 use bowline_llm::scripted::Reply;
 use bowline_llm::{ErrorKind, Message, ModelError, text_of};
 use pretty_assertions::assert_eq;
@@ -85,4 +86,33 @@ async fn failures_are_remembered() {
     let broken = noted.iter().find(|failure| failure.agent == "broken-task-1").unwrap();
     assert!(broken.summary.contains("no key"), "{broken:?}");
     assert_ne!(bad.id, broken.id);
+}
+
+// It did nothing wrong.
+#[tokio::test]
+async fn an_agent_that_a_limit_above_it_stops_has_nothing_to_remember() {
+    let crew = Crew::for_tasks(json!([{ "agent": "coder", "task": "go" }]));
+    crew.hire("coder", [Reply::call("nothing", "{}"), Reply::text("never")]);
+    let diary = Arc::new(Diary::default());
+    let member = Member { reflections: Some(diary.clone()), ..crew.member() };
+    let limits = Limits { model_turns: 2, wrap_up: false, ..Limits::none() };
+    let Crew { registry, stage } = crew;
+    let stage = stage.change(|agent| agent.limits = limits);
+    let told = Crew { registry, stage }.play_as(member).await;
+    let summary = "stopped: the iteration limit of an agent above it is used up";
+    assert_eq!(super::report(&told)["completion"]["summary"], summary);
+    assert_eq!(diary.0.lock().unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn what_was_done_is_remembered_with_the_failure() {
+    let crew = Crew::for_tasks(json!([{ "agent": "coder", "task": "go" }]));
+    let failed = Reply::error(ModelError::new(ErrorKind::Auth, "no key"));
+    crew.hire("coder", [Reply::call("nothing", "{}"), failed]);
+    let diary = Arc::new(Diary::default());
+    let member = Member { reflections: Some(diary.clone()), ..crew.member() };
+    crew.play_as(member).await;
+    let noted = diary.0.lock().unwrap().clone();
+    let approach = noted[0].approach.clone().unwrap();
+    assert!(approach.starts_with("nothing {} -> error: "), "{approach}");
 }

@@ -5,17 +5,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bowline_agent::Agent;
+use bowline_agent::crew::board::{Board, NewTask, TaskBoard};
 use bowline_agent::crew::{Card, Member, Spawn};
+use bowline_agent::entry::Ending;
+use bowline_agent::limits::{LimitKind, Limits};
+use bowline_agent::middleware::{Middleware, Timeout};
 use bowline_agent::tool::{ToolContext, Toolbox};
 use bowline_llm::scripted::Reply;
 use bowline_llm::{Model, ModelInfo, ModelStream, Request, ScriptedModel};
 use futures::FutureExt as _;
 use pretty_assertions::assert_eq;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{Crew, delegate, employed, report, reports};
-use crate::support::tool;
+use crate::support::{Text, tool, usage};
 
 /// How many are at it now, and how many ever were.
 #[derive(Debug, Clone, Default)]
@@ -223,4 +227,115 @@ async fn agents_may_take_longer_than_a_tool() {
     crew.hire_with("coder", model, tools, |_| {});
     let told = crew.play().await;
     assert_eq!(report(&told)["result"], "done");
+}
+
+// Both calls take the slot back when they are done; there is one for the agent, not one for each.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_waits_for_two_calls_at_once_needs_one_slot() {
+    let crew = Crew::for_tasks(tasks("coder", 2));
+    let model = ScriptedModel::answering(|request| {
+        let said = format!("{:?}", request.messages.first());
+        let below = || json!({ "tasks": [{ "agent": "coder", "task": "below" }] }).to_string();
+        match (request.messages.len(), said.contains("below")) {
+            (1, false) => Reply::call("delegate", below()).and_call("delegate", below()),
+            (1, true) => Reply::call("slow", "{}"),
+            _ => Reply::text("done"),
+        }
+    });
+    let again = |member: &mut Member| member.allow_self = true;
+    crew.hire_as(at_most(1, "coder"), model, Crowd::default().tools(), again);
+    let run = tokio::time::timeout(Duration::from_secs(60), crew.play());
+    let told = run.await.unwrap();
+    assert!(reports(&told).iter().all(|report| report["result"] == "done"), "{told:?}");
+}
+
+// Who watches a task of the board waits for somebody too.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_watches_a_task_gives_its_slot_back() {
+    let crew = Crew::new([
+        Reply::call("plan", "{}"),
+        delegate(json!([
+            { "agent": "coder", "task": "watch" },
+            { "agent": "coder", "task": "do", "task_id": "task-1" },
+        ])),
+        Reply::text("done"),
+    ]);
+    let watch = tool("watch", |_: Text, cx: ToolContext| async move {
+        let seen = Board::of(&cx).watch("task-1", None).await?;
+        Ok(seen.task.status.to_string().into())
+    });
+    let model = ScriptedModel::answering(|request| {
+        let said = format!("{:?}", request.messages.last());
+        match request.messages.len() {
+            1 if said.contains("watch") => Reply::call("watch", "{}"),
+            _ => Reply::text("done"),
+        }
+    });
+    let tools = Toolbox::default().with(watch).unwrap();
+    crew.hire_as(at_most(1, "coder"), model, tools, |_| {});
+    let board = |cx: &ToolContext| Arc::new(Board::of(cx)) as Arc<dyn TaskBoard>;
+    let member = Member { board: Some(Arc::new(board)), ..crew.member() };
+    let plan = tool("plan", |_: Text, cx: ToolContext| async move {
+        let new = NewTask { title: "dig".to_owned(), ..NewTask::default() };
+        Ok(Board::of(&cx).create(new)?.task.id.into())
+    });
+    let stage = crew.lead(&member).with(plan);
+    // A task that is claimed may be watched for ever.
+    let run = tokio::time::timeout(Duration::from_secs(10), stage.play());
+    let told = run.await.unwrap();
+    let reports: Vec<Value> = serde_json::from_str(&told.result("call_2")).unwrap();
+    assert!(reports.iter().all(|report| report["result"] == "done"), "{reports:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_whose_own_timeout_is_over_has_failed() {
+    let crew = Crew::for_tasks(tasks("coder", 1));
+    let Crew { registry, stage } = crew;
+    let timeout = Arc::new(Timeout(Duration::from_secs(3))) as Arc<dyn Middleware>;
+    let stage = stage.change(|agent| agent.middleware = vec![timeout]);
+    let crew = Crew { registry, stage };
+    let model = ScriptedModel::answering(|_| Reply::call("slow", "{}"));
+    crew.hire_with("coder", model, Crowd::default().tools(), |_| {});
+    let Crew { registry, stage } = crew;
+    let stage = stage.change(|agent| agent.middleware = Vec::new());
+    let told = Crew { registry, stage }.play().await;
+    assert_eq!(report(&told)["error"], "it took longer than its timeout");
+}
+
+/// A fan-out shares the turns of its lead: what is in flight counts.
+#[tokio::test]
+async fn many_agents_at_once_do_not_use_more_turns_than_there_are() {
+    let crew = Crew::for_tasks(tasks("coder", 30));
+    let coder = ScriptedModel::answering(|_| Reply::text("done"));
+    let coder = crew.hire_with("coder", coder, Toolbox::default(), |_| {});
+    let Crew { registry, stage } = crew;
+    let limits = Limits { model_turns: 3, wrap_up: false, ..Limits::none() };
+    let stage = stage.change(|agent| agent.limits = limits);
+    let lead = stage.model.clone();
+    let told = Crew { registry, stage }.play().await;
+    assert_eq!((lead.requests().len(), coder.requests().len()), (1, 2));
+    assert_eq!(told.ending(), Ending::Limit(LimitKind::ModelTurns));
+    let summaries: Vec<_> = reports(&told)
+        .into_iter()
+        .filter_map(|report| Some(report["completion"]["summary"].as_str()?.to_owned()))
+        .collect();
+    assert_eq!(summaries.len(), 28);
+    let expected = "stopped: the iteration limit of an agent above it is used up";
+    assert!(summaries.iter().all(|summary| summary == expected), "{summaries:?}");
+}
+
+/// What goes into calls that are in flight counts as used while they are.
+#[tokio::test]
+async fn many_agents_at_once_do_not_send_more_tokens_than_there_are() {
+    let crew = Crew::new([
+        delegate(json!(vec![json!({ "agent": "coder", "task": "word ".repeat(2_000) }); 30])),
+        Reply::text("done"),
+    ]);
+    let coder = ScriptedModel::answering(|_| Reply::text("done").with_usage(usage(2_500, 1)));
+    let coder = crew.hire_with("coder", coder, Toolbox::default(), |_| {});
+    let Crew { registry, stage } = crew;
+    let limits = Limits { total_tokens: 10_000, wrap_up: false, ..Limits::none() };
+    let stage = stage.change(|agent| agent.limits = limits);
+    Crew { registry, stage }.play().await;
+    assert!((2..=6).contains(&coder.requests().len()), "{}", coder.requests().len());
 }

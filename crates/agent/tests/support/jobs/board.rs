@@ -55,7 +55,7 @@ fn crew(world: &Arc<World>) -> Toolbox {
 }
 
 /// Returns tools that do something with the board, each call beside all others.
-fn with_board(world: &Arc<World>) -> Toolbox {
+pub(super) fn with_board(world: &Arc<World>) -> Toolbox {
     let mut all = Toolbox::default();
     let rerun = |name| (name, Access::none(), Recovery::Rerun);
     tool(&mut all, world, rerun("plan"), |args, cx, _| async move {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_agent::Agent;
+use bowline_agent::crew::board::{Board, TaskBoard};
 use bowline_agent::crew::{Card, Interaction, Member, Registry, Spawn};
-use bowline_agent::tool::{Access, Recovery, Toolbox};
+use bowline_agent::tool::{Access, Recovery, ToolContext, Toolbox};
 use bowline_llm::Message;
 use bowline_llm::scripted::Reply;
 use serde_json::{Value, json};
@@ -61,7 +62,7 @@ fn own(world: &Arc<World>) -> Toolbox {
     all
 }
 
-fn crew(world: &Arc<World>, agent: Agent, interaction: Interaction) -> Agent {
+fn crew(world: &Arc<World>, agent: Agent, lead: fn(Member) -> Member) -> Agent {
     let registry = Registry::default();
     for name in ["coder", "tester", "lead", "writer"] {
         let (template, world) = (agent.clone(), Arc::clone(world));
@@ -71,17 +72,28 @@ fn crew(world: &Arc<World>, agent: Agent, interaction: Interaction) -> Agent {
             Ok(Agent { instructions: name.into(), tools, ..template.clone() })
         });
     }
-    let member = Member { interaction, max_handoffs: 2, ..Member::new("root", Arc::new(registry)) };
+    let member = lead(Member { max_handoffs: 2, ..Member::new("root", Arc::new(registry)) });
     let tools = Toolbox::layered([&tools(world), &member.tools(&Spawn::root("root"))]);
     Agent { tools, ..agent }
 }
 
 fn alone(world: &Arc<World>, agent: Agent) -> Agent {
-    crew(world, agent, Interaction::Auto)
+    crew(world, agent, |member| member)
+}
+
+/// A crew whose tasks stand on the session's board, which the lead reads and plans.
+fn planned(world: &Arc<World>, agent: Agent) -> Agent {
+    let with_board: fn(Member) -> Member = |member| Member {
+        board: Some(Arc::new(|cx: &ToolContext| Arc::new(Board::of(cx)) as Arc<dyn TaskBoard>)),
+        ..member
+    };
+    let agent = crew(world, agent, with_board);
+    let tools = Toolbox::layered([&agent.tools, &super::board::with_board(world)]);
+    Agent { tools, ..agent }
 }
 
 fn asked(world: &Arc<World>, agent: Agent) -> Agent {
-    crew(world, agent, Interaction::Interactive)
+    crew(world, agent, |member| Member { interaction: Interaction::Interactive, ..member })
 }
 
 /// Returns the jobs.
@@ -109,6 +121,8 @@ pub(super) fn jobs() -> Vec<(&'static str, Scenario)> {
         calls(&[(id, "answer_delegation_questions", answers)])
     };
     let behind = json!({ "agent": "coder", "task": "go", "background": true });
+    let on_the_board =
+        json!({ "agent": "coder", "task": "go", "task_id": "task-1", "background": true });
     let patient = vec![calls(&[("p1", "patience", text(""))]), says("it was long")];
     vec![
         (
@@ -182,9 +196,29 @@ pub(super) fn jobs() -> Vec<(&'static str, Scenario)> {
                             says("done"),
                         ],
                     ),
-                    ("coder", patient),
+                    ("coder", patient.clone()),
                 ],
                 build: alone,
+            },
+        ),
+        (
+            "a crew in the background, on the board",
+            Scenario {
+                prompts: &["go"],
+                scripts: vec![
+                    (
+                        "root",
+                        vec![
+                            calls(&[("p", "plan", text("dig"))]),
+                            calls(&[("a", "delegate", json!({ "tasks": [on_the_board] }))]),
+                            says("meanwhile"),
+                            calls(&[("t", "tasks", text(""))]),
+                            says("done"),
+                        ],
+                    ),
+                    ("coder", patient),
+                ],
+                build: planned,
             },
         ),
     ]
