@@ -267,7 +267,7 @@ fn doctor_is_content_with_what_works() {
     assert_eq!(what("model"), ok("test/model"));
     assert_eq!(what("helper process"), ok("runs commands"));
     assert_eq!(what("sessions"), ok("1, all sound"));
-    assert_eq!(what("sandbox").0, "note");
+    assert_eq!(what("sandbox").0, "ok");
 }
 
 #[test]

@@ -36,8 +36,8 @@ fn a_configured_tool_is_offered_and_run() {
         said.iter().filter(|message| message["role"] == "tool").map(|m| &m["content"]).collect();
     let wrong = told[0].as_str().unwrap();
     assert!(wrong.contains("the arguments do not fit: /name: 1 is not of type"), "{wrong}");
-    // What a variable of the environment held is not said.
-    assert_eq!(told[1], "[secret GREETING], $(whoami) \"you\"\n");
+    // What is no secret by its name is no secret.
+    assert_eq!(told[1], "good-morning, $(whoami) \"you\"\n");
 }
 
 #[test]
@@ -46,5 +46,5 @@ fn a_tool_that_cannot_be_made_is_told_in_one_line() {
     let home = Home::with(&provider, "[tools.bash]\ncommand = ['true']\n");
     let (code, _, stderr) = home.run(&["exec", "go"]);
     assert_eq!((code, provider.requests().len()), (2, 0));
-    assert!(stderr.contains("two tools are named \"bash\""), "{stderr}");
+    assert!(stderr.contains("line 2: tools.bash: there is a tool of this name"), "{stderr}");
 }

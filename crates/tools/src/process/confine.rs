@@ -50,6 +50,13 @@ pub(super) const MAKER_ARGUMENT: &str = "maker";
 /// Where the proxy of a room listens, on the loopback of the room's network; [`super::PROXY`] names it.
 const PROXY_PORT: u16 = 3128;
 
+/// How often a room is tried to be made, while other processes change what is arranged in it: another
+/// bowline that has just ended takes away what it had put there.
+const TRIES: u32 = 5;
+
+/// How long to wait before trying again.
+const BETWEEN_TRIES: Duration = Duration::from_millis(10);
+
 /// How long names stay taken after the last command of a room.
 const NAMES_STAY: Duration = Duration::from_secs(1);
 
@@ -130,12 +137,29 @@ impl Rooms {
             return alone(asked);
         }
         let mut listener = None;
+        for _ in 0..TRIES {
+            if let Ok(way) = self.way_in(asked, &mut listener) {
+                return Ok(Entry { listener, ..way });
+            }
+            std::thread::sleep(BETWEEN_TRIES);
+        }
+        let way = self.way_in(asked, &mut listener)?;
+        Ok(Entry { listener, ..way })
+    }
+
+    /// Finds or makes a room. What is arranged in it may come and go meanwhile: then this fails, and a new
+    /// look finds it as it is.
+    fn way_in(
+        &mut self,
+        asked: &Asked<'_>,
+        listener: &mut Option<OwnedFd>,
+    ) -> Result<Entry, String> {
         let at = match self.rooms.iter().position(|room| room.is_for(asked)) {
             Some(at) => at,
             None => {
                 let (room, made) = Room::new(self.next, asked)?;
                 self.next += 1;
-                listener = made;
+                *listener = made;
                 self.rooms.push(room);
                 self.rooms.len() - 1
             }
@@ -146,7 +170,7 @@ impl Rooms {
             room.rearrange()?;
         }
         let way = room.way(asked.cwd)?;
-        Ok(Entry { way, room: Some(room.id), listener })
+        Ok(Entry { way, room: Some(room.id), listener: None })
     }
 
     /// Gives names free that no command could take any more, and rooms that nobody uses.
