@@ -120,7 +120,10 @@ impl Printer {
             }
             EventBody::ToolEnd { name, status, content, .. } if *status != CallStatus::Ok => {
                 let text = text_of(content);
-                format!("{indent}! {name} {}: {}", status.as_str(), one_line(&text))
+                // What the model is told may begin with the same word.
+                let status = status.as_str();
+                let why = text.strip_prefix(status).and_then(|rest| rest.strip_prefix(": "));
+                format!("{indent}! {name} {status}: {}", one_line(why.unwrap_or(&text)))
             }
             EventBody::PlanCreated { steps, .. } if !steps.is_empty() => {
                 let tools: Vec<&str> = steps.iter().map(|step| step.tool.as_str()).collect();

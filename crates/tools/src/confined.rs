@@ -140,7 +140,15 @@ fn line(confinement: &Confinement, path: Option<&str>, workspace: &Workspace) ->
         Network::Full => ("the network is open".to_owned(), ""),
     };
     let allow = match path {
-        Some(path) => format!("--allow 'write({path})'"),
+        Some(path) => {
+            let whole = workspace.resolve(path);
+            // What is protected is opened as a whole.
+            let protected = confinement.protected.iter().find(|folder| whole.starts_with(folder));
+            match protected {
+                Some(folder) => format!("--allow 'write({}/**)'", workspace.shown(folder)),
+                None => format!("--allow 'write({path})'"),
+            }
+        }
         None => "--allow 'write(PATH)'".to_owned(),
     };
     format!(
@@ -149,17 +157,20 @@ fn line(confinement: &Confinement, path: Option<&str>, workspace: &Workspace) ->
     )
 }
 
-/// Finds the path that a denial is about: the last word before it that looks like one.
+/// Finds the path that a denial is about: the last word before it that looks like one, or else the first one
+/// behind it.
 fn denied_path(text: &str) -> Option<&str> {
-    let denied = text.lines().rev().find_map(|line| {
-        let at = DENIALS.iter().find_map(|denial| line.find(denial))?;
-        line.get(..at)
-    })?;
+    let (before, behind) = text
+        .lines()
+        .rev()
+        .find_map(|line| DENIALS.iter().find_map(|denial| line.split_once(denial)))?;
     let edges = |c: char| "'\"`‘’:,()[]".contains(c);
-    let words = denied.split_whitespace().rev().map(|word| word.trim_matches(edges));
-    let mut paths = words.filter(|word| word.contains('/') && !word.contains("//"));
+    let is_path = |word: &&str| word.contains('/') && !word.contains("//") && word.len() < 200;
     // A program names itself first, if it does.
-    paths.find(|word| word.len() < 200)
+    let before = before.split_whitespace().skip(1).map(|word| word.trim_matches(edges));
+    let behind = behind.split_whitespace().map(|word| word.trim_matches(edges));
+    let found: Vec<&str> = before.filter(is_path).collect();
+    found.last().copied().or_else(|| behind.into_iter().find(is_path))
 }
 
 #[cfg(test)]
@@ -173,6 +184,8 @@ mod tests {
             ("bash: line 1: /a/b: Permission denied\n[exit code 1]", Some("/a/b")),
             ("cp: cannot create regular file ‘/a b/c’: Read-only file system", Some("b/c")),
             ("ping: socket: Operation not permitted", None),
+            ("/bin/bash: line 1: kill: (7) - Operation not permitted", None),
+            ("PermissionError: [Errno 13] Permission denied: '/etc/x'", Some("/etc/x")),
             ("fine", None),
         ];
         for (text, path) in cases {
