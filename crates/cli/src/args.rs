@@ -1,6 +1,7 @@
 //! What can be said on the command line.
 
 mod rules;
+mod undo;
 
 use std::path::PathBuf;
 
@@ -11,6 +12,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
 
 pub(crate) use rules::{Explain, RuleCommand, RuleFlags, Rules};
+pub(crate) use undo::{Diff, Rewind};
 
 /// The agent loop that holds.
 #[derive(Debug, Parser)]
@@ -34,6 +36,10 @@ pub(crate) enum Command {
     /// List, show, check and delete sessions, and say something to a running one.
     #[command(alias = "session")]
     Sessions(Sessions),
+    /// Go back to before a prompt: the conversation, and the files as they were.
+    Rewind(Rewind),
+    /// Show what a session changed in files.
+    Diff(Diff),
     /// List, show and check agents.
     #[command(alias = "agent")]
     Agents(Agents),
