@@ -1,7 +1,7 @@
 //! What can be said on the command line.
 
 mod rules;
-mod undo;
+pub(crate) mod undo;
 
 use std::path::PathBuf;
 
@@ -12,7 +12,6 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
 
 pub(crate) use rules::{Explain, RuleCommand, RuleFlags, Rules};
-pub(crate) use undo::{Diff, Rewind};
 
 /// The agent loop that holds.
 #[derive(Debug, Parser)]
@@ -37,9 +36,9 @@ pub(crate) enum Command {
     #[command(alias = "session")]
     Sessions(Sessions),
     /// Go back to before a prompt: the conversation, and the files as they were.
-    Rewind(Rewind),
+    Rewind(undo::Rewind),
     /// Show what a session changed in files.
-    Diff(Diff),
+    Diff(undo::Diff),
     /// List, show and check agents.
     #[command(alias = "agent")]
     Agents(Agents),

@@ -12,7 +12,8 @@ use bowline_store::Files;
 use bowline_tools::undo::{Plan, Undo, UndoError, View};
 use serde_json::{Value, json};
 
-use crate::args::{self, Diff};
+use crate::args;
+use crate::args::undo::Diff;
 use crate::exit::Failure;
 use crate::sessions::printed;
 

@@ -15,7 +15,7 @@ use bowline_runtime::environment::Environment;
 use bowline_store::Files;
 use bowline_tools::undo::{Plan, Stretch, Turned, Undo};
 
-use crate::args::Rewind;
+use crate::args::undo::Rewind;
 use crate::diff::{self, failed, shown};
 use crate::exit::Failure;
 use crate::sessions::printed;

@@ -160,7 +160,7 @@ impl Undo {
                 let tracked = store::make(&git, place)?;
                 let mut undo = Self::with(git, Journal::open(&folder)?, folder, place.limits);
                 // Only what is recorded whole counts as begun.
-                undo.take(tracked)?;
+                undo.take(&tracked)?;
                 undo.journal.append(Line::Opened { root: place.root.clone() })?;
                 return Ok(undo);
             }
@@ -210,7 +210,7 @@ impl Undo {
     ) -> Result<(), UndoError> {
         let _lock = self.lock()?;
         self.name(writes)?;
-        let tree = self.take(Vec::new())?;
+        let tree = self.take(&[])?;
         self.journal.append(Line::Before { agent, call: call.clone(), tree })
     }
 
@@ -226,13 +226,11 @@ impl Undo {
     ) -> Result<(), UndoError> {
         let _lock = self.lock()?;
         self.name(writes)?;
-        match self.journal.open_tree(agent) {
-            Some(tree) => self.journal.append(Line::Before { agent, call: call.clone(), tree }),
-            None => {
-                let tree = self.take(Vec::new())?;
-                self.journal.append(Line::Before { agent, call: call.clone(), tree })
-            }
-        }
+        let tree = match self.journal.open_tree(agent) {
+            Some(tree) => tree,
+            None => self.take(&[])?,
+        };
+        self.journal.append(Line::Before { agent, call: call.clone(), tree })
     }
 
     /// Records the state after the calls of an agent that wrote at the same time.
@@ -241,7 +239,7 @@ impl Undo {
     /// As [`Undo::before`].
     pub fn after(&mut self, agent: AgentId) -> Result<(), UndoError> {
         let _lock = self.lock()?;
-        let tree = self.take(Vec::new())?;
+        let tree = self.take(&[])?;
         self.journal.append(Line::After { agent, tree })
     }
 

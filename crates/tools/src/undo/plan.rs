@@ -94,7 +94,7 @@ impl Undo {
     /// As [`Undo::before`].
     pub fn plan(&mut self, stretch: &Stretch) -> Result<Plan, UndoError> {
         let _lock = self.lock()?;
-        let now = self.take(Vec::new())?;
+        let now = self.take(&[])?;
         let mut ends: BTreeMap<Vec<u8>, Ends> = BTreeMap::new();
         let spans = self.journal.spans();
         for span in spans.get(stretch.0.clone()).unwrap_or_default() {

@@ -53,7 +53,7 @@ impl Undo {
                 continue;
             }
             let mode = self.git.root().join(&change.path).symlink_metadata();
-            back.push((change, mode.ok().filter(fs::Metadata::is_file).map(mode_of)));
+            back.push((change, mode.ok().filter(fs::Metadata::is_file).as_ref().map(mode_of)));
             names.extend_from_slice(change.path.as_os_str().as_bytes());
             names.push(0);
         }
@@ -119,6 +119,6 @@ impl Undo {
     }
 }
 
-fn mode_of(data: fs::Metadata) -> u32 {
+fn mode_of(data: &fs::Metadata) -> u32 {
     data.permissions().mode() & 0o7777
 }

@@ -18,13 +18,13 @@ const TRIES: u32 = 3;
 impl Undo {
     /// Records the state of the project with these files beyond those that are not ignored, and returns
     /// its name. It costs one look at every file if nothing has changed.
-    pub(super) fn take(&mut self, more: Vec<Vec<u8>>) -> Result<String, UndoError> {
+    pub(super) fn take(&mut self, more: &[Vec<u8>]) -> Result<String, UndoError> {
         // Whoever left it died: the folder is locked.
         let _ = fs::remove_file(self.git.index().with_extension("lock"));
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.look(&more) {
+            match self.look(more) {
                 Err(UndoError::Git { .. }) if tries < TRIES => {}
                 Err(error) => return Err(error),
                 Ok(changed) if changed.is_empty() => {
