@@ -104,6 +104,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     handle.close().await;
     runtime.close().await;
     trace::end(traced).await;
+    runtime.undo_complaints().iter().for_each(|complaint| printer.note(complaint));
     if args.ephemeral {
         forget(&runtime, &handle);
     }

@@ -255,6 +255,23 @@ fn what_is_recorded_goes_with_its_session() {
     assert_eq!(kept(&home), 0);
 }
 
+// A session that goes on in another project would mix the two.
+#[test]
+fn what_cannot_be_recorded_is_said_in_one_line() {
+    let provider = obedient();
+    let home = home(&provider, "");
+    exec(&home, &["put b.txt"]);
+    let session = home.sessions().remove(0);
+    fs::create_dir(home.path("other")).unwrap();
+    let other = home.path("other");
+    let arguments = ["exec", "-C", other.to_str().unwrap(), "--resume", &session, "put c.txt"];
+    let (code, _, err) = home.run(&arguments);
+    let lines: Vec<_> = err.lines().filter(|line| line.contains("cannot be undone")).collect();
+    assert!(code == 0 && lines.len() == 1, "{err}");
+    assert!(lines[0].contains("the session began in"), "{err}");
+    assert!(other.join("c.txt").exists());
+}
+
 #[test]
 fn it_can_be_switched_off() {
     let provider = obedient();

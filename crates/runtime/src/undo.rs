@@ -3,13 +3,13 @@
 //! Around every tool that may write lies one that records the state of the project before the call and
 //! after it: see [`bowline_tools::undo`]. The loop knows nothing of it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline_agent::id::{AgentId, SessionId};
 use bowline_agent::tool::{
-    Access, DynTool, Prepared, ToolContext, ToolError, ToolSource, Toolbox, ToolboxError,
+    Access, DynTool, Prepared, ToolError, ToolSource, Toolbox, ToolboxError,
 };
 use bowline_llm::{CallId, ToolSpec};
 use bowline_tools::undo::{Limits, Place, Undo, UndoError};
@@ -43,7 +43,13 @@ impl Runtime {
     /// Returns what a person should know of it before an agent writes.
     pub fn undo_note(&self) -> Option<String> {
         let why = self.undo().err()?;
-        Some(format!("what agents change here cannot be undone by bowline: {why}"))
+        Some(unable(&why))
+    }
+
+    /// Returns what a person should know of it after agents have written: why not all of it is recorded.
+    pub fn undo_complaints(&self) -> Vec<String> {
+        let complaints = std::mem::take(&mut *lock(&self.recorder.complaints));
+        complaints.iter().map(|why| unable(why)).collect()
     }
 
     /// Returns the root of the project: that of its repository, unless that is somebody's whole home.
@@ -78,14 +84,22 @@ impl Runtime {
     }
 }
 
+fn unable(why: &str) -> String {
+    format!("what agents change here cannot be undone by bowline: {why}")
+}
+
 /// Returns where a folder really is.
 fn real(folder: &Path) -> PathBuf {
     folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf())
 }
 
-/// What this process records, by sessions.
+/// What this process records.
 #[derive(Debug, Default)]
-pub(crate) struct Recorder(Mutex<HashMap<SessionId, Arc<Session>>>);
+pub(crate) struct Recorder {
+    sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
+    /// What has not been said yet: why not all is recorded.
+    complaints: Mutex<BTreeSet<String>>,
+}
 
 impl Recorder {
     fn around(
@@ -102,7 +116,17 @@ impl Recorder {
     }
 
     fn session(&self, id: SessionId) -> Arc<Session> {
-        Arc::clone(lock(&self.0).entry(id).or_default())
+        Arc::clone(lock(&self.sessions).entry(id).or_default())
+    }
+
+    /// Does something on a thread where one may wait. That it fails keeps nobody from work.
+    async fn aside(&self, work: impl FnOnce() -> Result<(), UndoError> + Send + 'static) {
+        let why = match tokio::task::spawn_blocking(work).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        lock(&self.complaints).insert(why);
     }
 }
 
@@ -142,7 +166,7 @@ impl Running {
     }
 
     /// Takes note that the call is over; tells whether no other one of its agent runs.
-    fn is_last(self) -> bool {
+    fn finish(self) -> bool {
         let session = Arc::clone(&self.session);
         let agent = self.agent;
         drop(self);
@@ -234,11 +258,11 @@ impl DynTool for Recorded {
                     is_first: running.is_first,
                 };
                 let (own, place) = (Arc::clone(&session), Arc::clone(&self.place));
-                aside(&cx, move || own.before(&place, &starting)).await;
-                let (agent, said) = (cx.agent.id, cx.clone());
+                self.recorder.aside(move || own.before(&place, &starting)).await;
+                let agent = cx.agent.id;
                 let result = run(cx).await;
-                if running.is_last() {
-                    aside(&said, move || session.after(agent)).await;
+                if running.finish() {
+                    self.recorder.aside(move || session.after(agent)).await;
                 }
                 result
             })
@@ -250,17 +274,6 @@ impl DynTool for Recorded {
 /// Tells whether a call may change files. What says nothing of itself may.
 fn may_write(access: &Access) -> bool {
     !access.writes.is_empty() || access.execute.is_some() || access.exclusive
-}
-
-/// Does something on a thread where one may wait. That it fails is said to a person and keeps nobody
-/// from work.
-async fn aside(cx: &ToolContext, work: impl FnOnce() -> Result<(), UndoError> + Send + 'static) {
-    let why = match tokio::task::spawn_blocking(work).await {
-        Ok(Ok(())) => return,
-        Ok(Err(error)) => error.to_string(),
-        Err(error) => error.to_string(),
-    };
-    cx.output(format!("bowline: this cannot be undone by bowline: {why}\n"));
 }
 
 struct RecordedSource {
