@@ -328,7 +328,7 @@ fn what_is_too_large_or_unreadable_is_left_out_and_named() {
     project.put("small", "small");
     project.put("secret", "secret");
     let secret = project.work().join("secret");
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o0)).unwrap();
     let is_root = fs::read(&secret).is_ok();
     let mut undo = project.undo();
     project.call(&mut undo, &[], || {
@@ -480,7 +480,7 @@ fn another_project_is_not_recorded_with_the_first() {
     assert!(matches!(opened, Err(UndoError::Unable(_))), "{opened:?}");
 }
 
-// Says what a state costs when nothing has changed: `cargo nextest run -p bowline-tools --release
+// Says what a state costs when nothing has changed: `cargo nextest run -p bowline-tools
 // --run-ignored all --no-capture what_a_state_costs`.
 #[test]
 #[ignore = "it measures"]
