@@ -1,6 +1,7 @@
 //! What can be said on the command line.
 
 mod rules;
+pub(crate) mod undo;
 
 use std::path::PathBuf;
 
@@ -34,6 +35,10 @@ pub(crate) enum Command {
     /// List, show, check and delete sessions, and say something to a running one.
     #[command(alias = "session")]
     Sessions(Sessions),
+    /// Go back to before a prompt: the conversation, and the files as they were.
+    Rewind(undo::Rewind),
+    /// Show what a session changed in files.
+    Diff(undo::Diff),
     /// List, show and check agents.
     #[command(alias = "agent")]
     Agents(Agents),

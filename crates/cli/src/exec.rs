@@ -70,6 +70,9 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     let mut agent = runtime.agent(&choice)?;
     let mut traced = trace::begin(&runtime, &mut agent);
     printer.set_scene(&scene(&agent));
+    if let (false, Some(note)) = (args.ephemeral, runtime.undo_note()) {
+        printer.note(&note);
+    }
     if let Some(note) = runtime.unconfined(&own, false) {
         printer.note(&note);
     }
@@ -101,6 +104,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     handle.close().await;
     runtime.close().await;
     trace::end(traced).await;
+    runtime.undo_complaints().iter().for_each(|complaint| printer.note(complaint));
     if args.ephemeral {
         forget(&runtime, &handle);
     }

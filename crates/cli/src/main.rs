@@ -4,6 +4,7 @@ mod agents;
 mod args;
 mod config;
 mod demo;
+mod diff;
 mod doctor;
 mod dump;
 mod effects;
@@ -17,6 +18,7 @@ mod output;
 mod plain;
 mod print;
 mod reflections;
+mod rewind;
 mod rules;
 mod sessions;
 mod skills;
@@ -67,6 +69,8 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Model(model) => tokio.block_on(model::run(&model)),
         Command::Models(models) => tokio.block_on(models::run(&models)),
         Command::Sessions(sessions) => tokio.block_on(sessions::run(sessions)),
+        Command::Rewind(rewind) => tokio.block_on(rewind::run(&rewind)),
+        Command::Diff(diff) => diff::run(&diff),
         Command::Agents(agents) => agents::run(&agents),
         Command::Init(init) => init::run(&init),
         Command::Effects(effects) => effects::run(&effects),

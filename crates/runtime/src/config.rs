@@ -95,6 +95,8 @@ pub struct Config {
     pub mcp: McpConfig,
     /// Where what agents share is kept.
     pub shared: SharedConfig,
+    /// Whether what agents change in files is recorded.
+    pub undo: UndoConfig,
     /// Where traces go.
     pub trace: TraceConfig,
     /// Settings that count when their name is given.
@@ -359,6 +361,20 @@ pub struct SharedConfig {
 impl Default for SharedConfig {
     fn default() -> Self {
         Self { notes: SharedPlace::Project, state: SharedPlace::Session }
+    }
+}
+
+/// Whether what agents change in files is recorded, so that it can be taken back.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a table")]
+pub struct UndoConfig {
+    /// Whether it is.
+    pub enabled: bool,
+}
+
+impl Default for UndoConfig {
+    fn default() -> Self {
+        Self { enabled: true }
     }
 }
 

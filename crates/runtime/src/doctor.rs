@@ -99,6 +99,11 @@ pub async fn examine(environment: &Environment, said: &Said) -> Report {
         Some(path) => report.ok("git", path.display().to_string()),
         None => report.problem("git", "not found", "install git, or add it to PATH"),
     }
+    match runtime.undo() {
+        Ok(Some(place)) => report.ok("undo", format!("records {}", place.root.display())),
+        Ok(None) => report.note("undo", "switched off by `undo.enabled`"),
+        Err(why) => report.note("undo", format!("not here: {why}")),
+    }
     check_sandbox(&mut report);
     report
 }

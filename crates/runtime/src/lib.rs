@@ -22,6 +22,7 @@
 //! - [`telemetry`]: what runs look like to OpenTelemetry.
 //! - [`permission`]: the gate of the permission modes.
 //! - [`trust`]: which folders the user trusts.
+//! - `undo`: what records files before agents change them.
 //! - [`Runtime`]: all of it together, which makes agents.
 #![deny(missing_docs)]
 
@@ -48,6 +49,7 @@ pub mod skills;
 pub mod telemetry;
 pub mod tools;
 pub mod trust;
+mod undo;
 
 pub use agents::{AgentFactory, Told};
 pub use error::ConfigError;

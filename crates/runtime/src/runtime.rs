@@ -29,6 +29,7 @@ use crate::reflections::Reflections;
 use crate::skills::{self, Skills};
 use crate::telemetry::{Settings, Telemetry};
 use crate::tools::{self, Configured};
+use crate::undo::Recorder;
 
 use rules::Temp;
 
@@ -50,6 +51,8 @@ pub struct Runtime {
     can_confine: CanConfine,
     /// What all models share.
     shared: Arc<Shared>,
+    /// What records files before agents change them.
+    pub(crate) recorder: Arc<Recorder>,
     /// The servers that bring tools.
     pub(crate) started: mcp::Started,
     temp: Arc<Temp>,
@@ -93,9 +96,21 @@ impl Runtime {
         let processes = Arc::new(Processes::new(Helper::Own));
         let (config, shared) = (loaded.config.clone(), Arc::default());
         let started = mcp::Started::default();
+        let recorder = Arc::default();
         let temp = Arc::default();
         let can_confine = CanConfine::Ask(Arc::clone(&processes));
-        Self { environment, folders, config, loaded, processes, can_confine, shared, started, temp }
+        Self {
+            environment,
+            folders,
+            config,
+            loaded,
+            processes,
+            can_confine,
+            shared,
+            recorder,
+            started,
+            temp,
+        }
     }
 
     /// Has commands taken to be confined, where no helper is there that could be asked.

@@ -83,6 +83,14 @@ impl Files {
         &self.0.path
     }
 
+    /// Returns the folder for what tools keep of a session; it may not exist.
+    ///
+    /// # Errors
+    /// [`JournalError`] if there is no such session.
+    pub fn folder(&self, id: SessionId) -> Result<PathBuf, JournalError> {
+        Ok(self.place(id)?.folder())
+    }
+
     /// Returns where the files of a session are.
     fn place(&self, id: SessionId) -> Result<Place, JournalError> {
         let missing = || JournalError::NotFound(format!("session {id}"));

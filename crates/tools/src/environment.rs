@@ -166,7 +166,7 @@ impl Environment {
     }
 
     /// Returns where a program is, if it is on the path.
-    pub(crate) fn program(&self, name: &str) -> Option<PathBuf> {
+    pub fn program(&self, name: &str) -> Option<PathBuf> {
         let path = self.get("PATH").unwrap_or_default();
         // What is relative would depend on where a command runs.
         let folders = path.split(':').filter(|folder| folder.starts_with('/'));

@@ -17,7 +17,7 @@
 //! (`list`, `glob`, `grep`); `fetch`; `run` (programs without a shell), `git`; `notes`, `state` and
 //! `tasks` (what agents share), `folder_lock`; `http` and `command` (tools that a configuration
 //! describes), `configured` and `template` (what those share); [`mcp`] (tools of servers); `plan`, `ask` and `message` (what a
-//! person sees); `skill`; `schema` and `toolbox`.
+//! person sees); `skill`; [`undo`] (files as they were before); `schema` and `toolbox`.
 //!
 //! `examples/commands.rs` runs a command as an agent would.
 
@@ -56,6 +56,7 @@ mod tasks;
 mod template;
 mod text;
 mod toolbox;
+pub mod undo;
 mod workspace;
 mod write;
 

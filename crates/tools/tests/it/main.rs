@@ -18,4 +18,5 @@ mod patches;
 mod search;
 mod skills;
 mod talk;
+mod undo;
 mod web;

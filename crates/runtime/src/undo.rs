@@ -1,0 +1,295 @@
+//! What agents change in files is recorded, so that it can be taken back.
+//!
+//! Around every tool that may write lies one that records the state of the project before the call and
+//! after it: see [`bowline_tools::undo`]. The loop knows nothing of it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bowline_agent::id::{AgentId, SessionId};
+use bowline_agent::tool::{
+    Access, DynTool, Prepared, ToolError, ToolSource, Toolbox, ToolboxError,
+};
+use bowline_llm::{CallId, ToolSpec};
+use bowline_tools::undo::{Limits, Place, Undo, UndoError};
+
+use crate::environment::Folders;
+use crate::project;
+use crate::runtime::Runtime;
+
+impl Runtime {
+    /// Returns where files are recorded; `None` if that is switched off.
+    ///
+    /// # Errors
+    /// Why they cannot be recorded here, for a person.
+    pub fn undo(&self) -> Result<Option<Place>, String> {
+        if !self.config.undo.enabled {
+            return Ok(None);
+        }
+        let git = self.git().ok_or("git is not installed")?;
+        let root = self.undo_root()?;
+        let Folders { data, cache, .. } = &self.folders;
+        let left_out = vec![real(data), real(cache)];
+        let variables = self.workspace().environment.variables().to_vec();
+        Ok(Some(Place { root, left_out, git, variables, limits: Limits::default() }))
+    }
+
+    /// Returns the program `git`, if it is installed.
+    pub fn git(&self) -> Option<PathBuf> {
+        self.workspace().environment.program("git")
+    }
+
+    /// Returns what a person should know of it before an agent writes.
+    pub fn undo_note(&self) -> Option<String> {
+        let why = self.undo().err()?;
+        Some(unable(&why))
+    }
+
+    /// Returns what a person should know of it after agents have written: why not all of it is recorded.
+    pub fn undo_complaints(&self) -> Vec<String> {
+        let complaints = std::mem::take(&mut *lock(&self.recorder.complaints));
+        complaints.iter().map(|why| unable(why)).collect()
+    }
+
+    /// Returns the root of the project: that of its repository, unless that is somebody's whole home.
+    fn undo_root(&self) -> Result<PathBuf, String> {
+        let cwd = real(&self.environment.cwd);
+        let home = self.environment.get("HOME").map(|home| real(Path::new(home)));
+        let is_all = |folder: &Path| folder.parent().is_none() || home.as_deref() == Some(folder);
+        if is_all(&cwd) {
+            return Err(format!("{} is no project", cwd.display()));
+        }
+        let root = project::git_root(&cwd).filter(|root| !is_all(root));
+        Ok(root.unwrap_or(&cwd).to_path_buf())
+    }
+
+    /// Puts around the tools what records what they do to files.
+    pub(crate) fn recorded(&self, tools: &Toolbox) -> Result<Toolbox, ToolboxError> {
+        match self.undo() {
+            Ok(Some(place)) => self.recorder.around(&Arc::new(place), tools),
+            Ok(None) | Err(_) => Ok(tools.clone()),
+        }
+    }
+
+    /// As [`Runtime::recorded`], of tools that come and go.
+    pub(crate) fn recorded_source(&self, tools: Arc<dyn ToolSource>) -> Arc<dyn ToolSource> {
+        match self.undo() {
+            Ok(Some(place)) => {
+                let recorder = Arc::clone(&self.recorder);
+                Arc::new(RecordedSource { tools, recorder, place: Arc::new(place) })
+            }
+            Ok(None) | Err(_) => tools,
+        }
+    }
+}
+
+fn unable(why: &str) -> String {
+    format!("what agents change here cannot be undone by bowline: {why}")
+}
+
+/// Returns where a folder really is.
+fn real(folder: &Path) -> PathBuf {
+    folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf())
+}
+
+/// What this process records.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
+    /// What has not been said yet: why not all is recorded.
+    complaints: Mutex<BTreeSet<String>>,
+}
+
+impl Recorder {
+    fn around(
+        self: &Arc<Self>,
+        place: &Arc<Place>,
+        tools: &Toolbox,
+    ) -> Result<Toolbox, ToolboxError> {
+        let mut all = Toolbox::default();
+        for tool in tools.names().filter_map(|name| tools.get(name)) {
+            let (recorder, place) = (Arc::clone(self), Arc::clone(place));
+            all.add(Arc::new(Recorded { tool, recorder, place }))?;
+        }
+        Ok(all)
+    }
+
+    fn session(&self, id: SessionId) -> Arc<Session> {
+        Arc::clone(lock(&self.sessions).entry(id).or_default())
+    }
+
+    /// Does something on a thread where one may wait. That it fails keeps nobody from work.
+    async fn aside(&self, work: impl FnOnce() -> Result<(), UndoError> + Send + 'static) {
+        let why = match tokio::task::spawn_blocking(work).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        lock(&self.complaints).insert(why);
+    }
+}
+
+/// What is recorded of a session.
+#[derive(Debug, Default)]
+struct Session {
+    store: Mutex<Store>,
+    /// How many calls of an agent run that may write.
+    running: Mutex<HashMap<AgentId, usize>>,
+}
+
+/// The state of the recording. Whoever holds it runs git, on a thread where one may wait.
+#[derive(Debug, Default)]
+enum Store {
+    #[default]
+    Unopened,
+    Open(Box<Undo>),
+    /// It cannot be recorded, and that has been said.
+    Unable,
+}
+
+/// A call that may write and runs.
+struct Running {
+    session: Arc<Session>,
+    agent: AgentId,
+    is_first: bool,
+}
+
+impl Running {
+    fn new(session: Arc<Session>, agent: AgentId) -> Self {
+        let mut running = lock(&session.running);
+        let count = running.entry(agent).or_default();
+        *count += 1;
+        let is_first = *count == 1;
+        drop(running);
+        Self { session, agent, is_first }
+    }
+
+    /// Takes note that the call is over; tells whether no other one of its agent runs.
+    fn finish(self) -> bool {
+        let session = Arc::clone(&self.session);
+        let agent = self.agent;
+        drop(self);
+        !lock(&session.running).contains_key(&agent)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut running = lock(&self.session.running);
+        let count = running.entry(self.agent).or_default();
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            running.remove(&self.agent);
+        }
+    }
+}
+
+impl Session {
+    /// Records the state before a call.
+    fn before(&self, place: &Place, call: &Starting) -> Result<(), UndoError> {
+        let mut store = lock(&self.store);
+        if matches!(*store, Store::Unopened) {
+            *store = match Undo::open(&call.folder, place) {
+                Ok(undo) => Store::Open(Box::new(undo)),
+                Err(error) => {
+                    *store = Store::Unable;
+                    return Err(error);
+                }
+            };
+        }
+        let Store::Open(undo) = &mut *store else { return Ok(()) };
+        match call.is_first {
+            true => undo.before(call.agent, &call.call, &call.writes),
+            // It was made with one that may have written by now.
+            false => undo.beside(call.agent, &call.call, &call.writes),
+        }
+    }
+
+    /// Records the state after the calls of an agent.
+    fn after(&self, agent: AgentId) -> Result<(), UndoError> {
+        match &mut *lock(&self.store) {
+            Store::Open(undo) => undo.after(agent),
+            Store::Unopened | Store::Unable => Ok(()),
+        }
+    }
+}
+
+/// A call that is about to run.
+struct Starting {
+    folder: PathBuf,
+    agent: AgentId,
+    call: CallId,
+    writes: Vec<PathBuf>,
+    is_first: bool,
+}
+
+/// A tool, and around it what records what it does to files.
+struct Recorded {
+    tool: Arc<dyn DynTool>,
+    recorder: Arc<Recorder>,
+    place: Arc<Place>,
+}
+
+impl DynTool for Recorded {
+    fn spec(&self) -> ToolSpec {
+        self.tool.spec()
+    }
+
+    fn prepare(self: Arc<Self>, arguments: &str) -> Result<Prepared, ToolError> {
+        let mut prepared = Arc::clone(&self.tool).prepare(arguments)?;
+        if !may_write(&prepared.access) {
+            return Ok(prepared);
+        }
+        let (writes, run) = (prepared.access.writes.paths().to_vec(), prepared.run);
+        prepared.run = Box::new(move |cx| {
+            Box::pin(async move {
+                // What is kept nowhere cannot be gone back to.
+                let Some(folder) = cx.folder().map(Path::to_path_buf) else {
+                    return run(cx).await;
+                };
+                let session = self.recorder.session(cx.session);
+                let running = Running::new(Arc::clone(&session), cx.agent.id);
+                let starting = Starting {
+                    folder,
+                    agent: cx.agent.id,
+                    call: cx.call.clone(),
+                    writes,
+                    is_first: running.is_first,
+                };
+                let (own, place) = (Arc::clone(&session), Arc::clone(&self.place));
+                self.recorder.aside(move || own.before(&place, &starting)).await;
+                let agent = cx.agent.id;
+                let result = run(cx).await;
+                if running.finish() {
+                    self.recorder.aside(move || session.after(agent)).await;
+                }
+                result
+            })
+        });
+        Ok(prepared)
+    }
+}
+
+/// Tells whether a call may change files. What says nothing of itself may.
+fn may_write(access: &Access) -> bool {
+    !access.writes.is_empty() || access.execute.is_some() || access.exclusive
+}
+
+struct RecordedSource {
+    tools: Arc<dyn ToolSource>,
+    recorder: Arc<Recorder>,
+    place: Arc<Place>,
+}
+
+impl ToolSource for RecordedSource {
+    fn tools(&self) -> Toolbox {
+        let tools = self.tools.tools();
+        // Two tools of one name would not have been in a toolbox.
+        self.recorder.around(&self.place, &tools).unwrap_or(tools)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

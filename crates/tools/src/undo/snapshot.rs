@@ -1,0 +1,198 @@
+//! How a state is recorded.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::git::{Git, joined, paths};
+use super::journal::Line;
+use super::{LeftOut, Undo, UndoError};
+
+/// How often it is tried while files change under git's eyes.
+const TRIES: u32 = 3;
+
+impl Undo {
+    /// Records the state of the project with these files beyond those that are not ignored, and returns
+    /// its name. It costs one look at every file if nothing has changed.
+    pub(super) fn take(&mut self, more: &[Vec<u8>]) -> Result<String, UndoError> {
+        // Whoever left it died: the folder is locked.
+        let _ = fs::remove_file(self.git.index().with_extension("lock"));
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.look(more) {
+                Err(UndoError::Git { .. }) if tries < TRIES => {}
+                Err(error) => return Err(error),
+                Ok(changed) if changed.is_empty() => {
+                    return match self.tree.take() {
+                        // Another process may have brought the index up to date.
+                        Some((at, tree)) if Some(at) == self.index_time() => {
+                            self.tree = Some((at, tree.clone()));
+                            Ok(tree)
+                        }
+                        _ => self.written(),
+                    };
+                }
+                Ok(changed) => match self.update(&changed) {
+                    Err(_) if tries < TRIES => {}
+                    Err(error) => return Err(error),
+                    Ok(()) => return self.written(),
+                },
+            }
+        }
+    }
+
+    /// Brings the index up to date with these files.
+    fn update(&self, changed: &BTreeSet<Vec<u8>>) -> Result<(), UndoError> {
+        // What lies behind a link where a folder was is not there any more; git would not look.
+        let is_behind =
+            |path: &&Vec<u8>| !self.leads_through_folders(Path::new(OsStr::from_bytes(path)));
+        let gone = joined(changed.iter().filter(is_behind));
+        if !gone.is_empty() {
+            self.git.run(&["update-index", "-z", "--force-remove", "--stdin"], &gone)?;
+        }
+        let there = joined(changed.iter().filter(|path| !is_behind(path)));
+        let arguments = ["update-index", "-q", "--refresh", "--add", "--remove", "--replace"];
+        self.git.run(&[&arguments[..], &["-z", "--stdin"]].concat(), &there)?;
+        Ok(())
+    }
+
+    fn written(&mut self) -> Result<String, UndoError> {
+        let said = self.git.run(&["write-tree", "--missing-ok"], &[])?;
+        let tree = String::from_utf8_lossy(said.trim_ascii()).into_owned();
+        self.tree = self.index_time().map(|at| (at, tree.clone()));
+        Ok(tree)
+    }
+
+    fn index_time(&self) -> Option<SystemTime> {
+        self.git.index().metadata().ok()?.modified().ok()
+    }
+
+    /// Returns the files that are not as the index says, but for those that are too large.
+    fn look(&mut self, more: &[Vec<u8>]) -> Result<BTreeSet<Vec<u8>>, UndoError> {
+        let arguments = ["ls-files", "-z", "--modified", "--others", "--exclude-standard"];
+        let listed = self.git.list(&arguments, self.limits.files)?;
+        let mut changed = BTreeSet::new();
+        for path in listed {
+            self.add(path, &mut changed)?;
+        }
+        changed.extend(self.named.iter().chain(more).filter(|path| self.is_file(path)).cloned());
+        if changed.len() > self.limits.files {
+            let why = format!("there are more than {} files", self.limits.files);
+            return Err(UndoError::Unable(why));
+        }
+        self.sift(changed)
+    }
+
+    /// Adds a path that git lists. A repository within the project is no file; those in it are.
+    fn add(&self, path: Vec<u8>, all: &mut BTreeSet<Vec<u8>>) -> Result<(), UndoError> {
+        let Some(folder) = path.strip_suffix(b"/") else {
+            all.insert(path);
+            return Ok(());
+        };
+        let mut folders = vec![folder.to_vec()];
+        while let Some(folder) = folders.pop() {
+            let git = self.git.within(&self.absolute(&folder));
+            for path in others(&git, self.limits.files)? {
+                let path = [&folder[..], b"/", &path].concat();
+                match path.strip_suffix(b"/") {
+                    Some(nested) => folders.push(nested.to_vec()),
+                    None => drop(all.insert(path)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves out what is too large or cannot be read, and takes note of it.
+    fn sift(&mut self, all: BTreeSet<Vec<u8>>) -> Result<BTreeSet<Vec<u8>>, UndoError> {
+        let mut kept = BTreeSet::new();
+        let mut bytes = 0;
+        for path in all {
+            let absolute = self.absolute(&path);
+            let size = absolute.symlink_metadata().map_or(0, |data| data.len());
+            let why = if size > self.limits.file_bytes {
+                format!("larger than {} MB", self.limits.file_bytes >> 20)
+            } else if let Some(error) = unreadable(&absolute) {
+                error.to_string()
+            } else {
+                bytes += size;
+                kept.insert(path);
+                continue;
+            };
+            let path = String::from_utf8_lossy(&path).into_owned();
+            let left_out = LeftOut { path, why };
+            if self.left_out.insert(left_out.clone()) {
+                self.journal.append(Line::LeftOut(left_out))?;
+            }
+        }
+        if bytes > self.limits.bytes {
+            let most = self.limits.bytes >> 20;
+            return Err(UndoError::Unable(format!("more than {most} MB are new at once")));
+        }
+        Ok(kept)
+    }
+
+    /// Takes note of the paths that a call names: those that are ignored are recorded from now on.
+    pub(super) fn name(&mut self, writes: &[PathBuf]) -> Result<(), UndoError> {
+        let mut new = Vec::new();
+        for path in writes {
+            if self.looked_at.insert(path.clone()) {
+                new.extend(self.relative(path));
+            }
+        }
+        if new.is_empty() {
+            return Ok(());
+        }
+        // A name that begins so is nothing but a name for git.
+        let asked: Vec<_> = new.iter().map(|path| [b"./", &path[..]].concat()).collect();
+        // It fails where nothing is ignored, too.
+        let ignored = self.git.run(&["check-ignore", "-z", "--stdin"], &joined(&asked));
+        for path in paths(&ignored.unwrap_or_default()) {
+            let Some(path) = path.strip_prefix(b"./") else { continue };
+            let Ok(text) = String::from_utf8(path.to_vec()) else { continue };
+            if self.named.insert(path.to_vec()) {
+                self.journal.append(Line::Named { path: text })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns where a path lies in the project; `None` if it does not, or is of a repository itself.
+    fn relative(&self, path: &Path) -> Option<Vec<u8>> {
+        let root = self.git.root();
+        let real = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+        let inside = match path.strip_prefix(root) {
+            Ok(inside) => inside.to_path_buf(),
+            Err(_) => real()?.strip_prefix(root).ok()?.to_path_buf(),
+        };
+        let is_git = |name: &OsStr| name.eq_ignore_ascii_case(".git");
+        let is_plain = inside.file_name().is_some() && !inside.iter().any(is_git);
+        is_plain.then(|| inside.into_os_string().into_vec())
+    }
+
+    fn is_file(&self, path: &[u8]) -> bool {
+        self.absolute(path).symlink_metadata().is_ok_and(|data| !data.is_dir())
+    }
+
+    pub(super) fn absolute(&self, path: &[u8]) -> PathBuf {
+        self.git.root().join(OsStr::from_bytes(path))
+    }
+}
+
+/// Lists what is in a repository within the project.
+fn others(git: &Git, most: usize) -> Result<Vec<Vec<u8>>, UndoError> {
+    git.list(&["ls-files", "-z", "--others", "--exclude-standard"], most)
+}
+
+/// Returns why a file that is there cannot be read.
+fn unreadable(path: &Path) -> Option<io::Error> {
+    if !path.symlink_metadata().is_ok_and(|data| data.is_file()) {
+        return None;
+    }
+    File::open(path).err().filter(|error| error.kind() != io::ErrorKind::NotFound)
+}
