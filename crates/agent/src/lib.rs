@@ -66,7 +66,7 @@ pub use memory::Memory;
 pub use outcome::Outcome;
 pub use output::OutputSchema;
 pub use projection::Projection;
-pub use redact::Redaction;
+pub use redact::{Redaction, looks_secret, names_secret};
 pub use run::{Run, RunFailure, collect_final_text};
 
 /// With which gates, transforms, middleware and feeds are implemented.

@@ -247,7 +247,7 @@ fn birth(
         ancestors: Arc::new([]),
     };
     Birth {
-        agent: agent.clone(),
+        agent: Agent { redaction: agent.redaction.of_session(id), ..agent.clone() },
         created,
         meta: Arc::new(meta),
         log,

@@ -59,6 +59,13 @@ pub trait Tool: Send + Sync + 'static {
         Deadline::Limit
     }
 
+    /// Tells whether a placeholder in the arguments is replaced by the secret that it stands for before
+    /// the tool runs: for tools that write what they are given to files of the user, and do nothing else
+    /// with it.
+    fn puts_secrets_back(&self) -> bool {
+        false
+    }
+
     /// Does the work.
     fn run(
         &self,
@@ -73,6 +80,11 @@ pub trait Tool: Send + Sync + 'static {
 pub trait DynTool: Send + Sync {
     /// Returns what the model is told.
     fn spec(&self) -> ToolSpec;
+
+    /// Tells whether secrets are put back into the arguments: see [`Tool::puts_secrets_back`].
+    fn puts_secrets_back(&self) -> bool {
+        false
+    }
 
     /// Reads the arguments of one call, once.
     ///
@@ -235,6 +247,10 @@ impl<T: Tool> DynTool for T {
             description: self.description().or(described).unwrap_or_default(),
             schema,
         }
+    }
+
+    fn puts_secrets_back(&self) -> bool {
+        Tool::puts_secrets_back(self)
     }
 
     fn prepare(self: Arc<Self>, arguments: &str) -> Result<Prepared, ToolError> {

@@ -15,6 +15,7 @@ mod orphans;
 mod plan;
 mod request;
 mod result;
+mod secrets;
 mod settle;
 mod stopping;
 mod tool_calls;

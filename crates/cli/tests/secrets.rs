@@ -7,7 +7,7 @@ mod support;
 use std::os::unix::fs::PermissionsExt as _;
 
 use pretty_assertions::assert_eq;
-use serde_json::json;
+use serde_json::{Value, json};
 use support::{Home, Provider, Reply, messages, results};
 
 const KEY: &str = "sk-very-secret";
@@ -44,6 +44,118 @@ fn told(home: &Home, provider: &Provider) -> String {
         assert!(!place.contains(KEY), "{place}");
     }
     messages(&request).last().unwrap()["content"].as_str().unwrap().to_owned()
+}
+
+/// A token that nobody told bowline of. It does not stand here as a whole: whoever looks for tokens in
+/// repositories would find it.
+fn token() -> String {
+    format!("ghp_{}", "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA1b2C")
+}
+
+#[test]
+fn a_token_that_is_found_reaches_nobody_and_is_put_back_into_a_file() {
+    let provider = Provider::answering(|request| {
+        let said = |index: usize| {
+            let results = messages(request).iter().filter(|message| message["role"] == "tool");
+            let result = results.clone().nth(index).unwrap();
+            result["content"].as_str().unwrap().trim().to_owned()
+        };
+        let call = |name, arguments| Reply::Calls(vec![(format!("c{name}"), name, arguments)]);
+        let split = "printf 'TOKEN=%s' $(cut -c1-20 token); sleep 0.2; cut -c21- token";
+        match results(request) {
+            0 => call("bash", json!({ "command": split })),
+            1 => call("read", json!({ "path": "settings" })),
+            2 => {
+                let arguments = json!({ "path": "settings", "old_string": said(1),
+                    "new_string": format!("{}\nmore", said(1)) });
+                call("edit", arguments)
+            }
+            3 => call("write", json!({ "path": "copy", "content": said(0) })),
+            4 => {
+                let content = "TOKEN=[secret github-token-0a1b2c]";
+                call("write", json!({ "path": "invented", "content": content }))
+            }
+            5 => call("write", json!({ "path": "own", "content": "KEY=[secret MY_API_KEY]" })),
+            _ => Reply::Text("done".to_owned()),
+        }
+    });
+    let home = Home::new(&provider);
+    let work = home.work();
+    std::fs::write(work.join("token"), format!("{}\n", token())).unwrap();
+    std::fs::write(work.join("settings"), format!("url = https://me:{}@x.example/\n", token()))
+        .unwrap();
+    let mut command = home.bowline();
+    command.env("MY_API_KEY", "only-bowline-has-it-1");
+    let output = command.args(["exec", "--json", "go"]).output().unwrap();
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    let requests = provider.requests();
+    let told = serde_json::to_string(&requests).unwrap();
+    for place in
+        [&told, &*out, &*err, &serde_json::to_string(&home.entries(&home.sessions()[0])).unwrap()]
+    {
+        assert!(!place.contains(&token()) && !place.contains(&token()[..20]), "{place}");
+        assert!(!place.contains("only-bowline-has-it"), "{place}");
+    }
+    let read = |name: &str| std::fs::read_to_string(work.join(name)).unwrap();
+    assert_eq!(read("copy"), format!("TOKEN={}", token()));
+    assert_eq!(read("settings"), format!("url = https://me:{}@x.example/\nmore\n", token()));
+    assert!(!work.join("invented").exists() && !work.join("own").exists());
+    let last = messages(requests.last().unwrap());
+    let refused = last.iter().filter(|message| {
+        message["content"]
+            .as_str()
+            .is_some_and(|text| text.contains("nothing was written: [secret "))
+    });
+    assert_eq!(refused.count(), 2);
+}
+
+#[test]
+fn what_env_files_hold_is_known_from_the_start_and_after_a_restart() {
+    let is_second = |request: &Value| {
+        messages(request).iter().filter(|message| message["role"] == "user").count() > 1
+            && messages(request).last().unwrap()["role"] == "user"
+    };
+    let provider = Provider::answering(move |request| match results(request) {
+        0 => Reply::Calls(vec![("a".to_owned(), "bash", json!({ "command": "echo hunter22" }))]),
+        1 if is_second(request) => {
+            let told = messages(request).iter().find(|message| message["role"] == "tool").unwrap();
+            let arguments = json!({ "path": "copy", "content": told["content"] });
+            Reply::Calls(vec![("b".to_owned(), "write", arguments)])
+        }
+        _ => Reply::Text("done".to_owned()),
+    });
+    let home = Home::new(&provider);
+    std::fs::write(home.work().join(".env.local"), "DB_PASSWORD=hunter22\nPORT=8080\n").unwrap();
+    assert_eq!(home.run(&["exec", "go"]).0, 0);
+    let told = messages(&provider.requests()[1]).last().unwrap()["content"].clone();
+    assert!(told.as_str().unwrap().starts_with("[secret DB_PASSWORD-"), "{told}");
+    let (code, _, err) = home.run(&["exec", "--continue", "copy it"]);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(std::fs::read_to_string(home.work().join("copy")).unwrap(), "hunter22\n");
+}
+
+#[test]
+fn a_key_in_the_keyring_reaches_whom_it_is_for() {
+    let provider = Provider::answering(|_| Reply::Text("done".to_owned()));
+    let home = Home::new(&provider);
+    configure(&home, "api_key_keyring = \"bowline/me\"");
+    let (code, _, err) = home.run(&["exec", "go"]);
+    assert!(code != 0 && err.contains("keyring"), "{err}");
+    let programs = home.path("programs");
+    std::fs::create_dir(&programs).unwrap();
+    let program = programs.join("secret-tool");
+    std::fs::write(
+        &program,
+        format!("#!/bin/sh\ntest \"$*\" = \"lookup service bowline account me\" && echo {KEY}\n"),
+    )
+    .unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", programs.display());
+    let output = home.bowline().env("PATH", path).args(["exec", "go"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(provider.heads().last().unwrap().contains(&format!("authorization: bearer {KEY}")));
 }
 
 #[test]

@@ -135,6 +135,8 @@ pub struct Provider {
     pub api_key_file: Option<PathBuf>,
     /// The command that prints the key.
     pub api_key_command: Option<String>,
+    /// Where the keyring of the operating system holds the key: `service/account`.
+    pub api_key_keyring: Option<String>,
     /// Whether answers come in pieces.
     #[serde(default = "yes")]
     pub stream: bool,
@@ -172,6 +174,7 @@ impl Default for Provider {
             api_key_env: None,
             api_key_file: None,
             api_key_command: None,
+            api_key_keyring: None,
             stream: true,
             system_role: None,
             headers: BTreeMap::new(),

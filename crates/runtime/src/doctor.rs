@@ -303,7 +303,8 @@ pub(crate) fn key_problem(key: &KeySource, environment: &Environment) -> Option<
         KeySource::None
         | KeySource::Given(_)
         | KeySource::Variable { .. }
-        | KeySource::Command(_) => None,
+        | KeySource::Command(_)
+        | KeySource::Keyring { .. } => None,
     }
 }
 
@@ -330,6 +331,7 @@ fn check_providers(config: &Config, environment: &Environment, report: &mut Repo
                 Err(error) => format!("no key: {error}"),
             },
             KeySource::Command(_) => "key from a command, which was not run".to_owned(),
+            KeySource::Keyring { .. } => "key in the keyring, which was not asked".to_owned(),
         };
         // Only the model that runs needs its key now.
         match key_problem(&resolved.key, environment) {

@@ -45,6 +45,7 @@ pub mod prompt;
 pub mod provider;
 pub mod reflections;
 mod runtime;
+mod secrets;
 pub mod skills;
 pub mod telemetry;
 pub mod tools;

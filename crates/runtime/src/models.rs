@@ -149,6 +149,7 @@ fn add_provider(name: &str, resolved: &Resolved, runtime: &Runtime, models: &mut
         }
         KeySource::File(path) => format!("key in {}", path.display()),
         KeySource::Command(_) => "key from a command".to_owned(),
+        KeySource::Keyring { .. } => "key in the keyring".to_owned(),
         KeySource::None | KeySource::Variable { .. } => resolved.base_url.clone(),
     };
     let Provider { model, models: own, .. } = &resolved.provider;

@@ -379,9 +379,7 @@ impl Runtime {
 
     /// Makes what hides all that is known to be secret.
     pub(crate) fn redaction(&self) -> Result<Redaction, ConfigError> {
-        let keys = provider::secrets(&self.config, &self.environment).into_iter();
-        let others = self.secrets_of_servers().into_iter().chain(self.configured()?.secrets);
-        Ok(Redaction::new(keys.chain(others)))
+        self.redaction_with([])
     }
 
     /// Makes the tools of the configuration.

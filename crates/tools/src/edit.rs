@@ -46,6 +46,10 @@ impl Tool for Edit {
         Access::write(self.workspace.resolve(&input.path))
     }
 
+    fn puts_secrets_back(&self) -> bool {
+        true
+    }
+
     async fn run(&self, input: EditInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let workspace = self.workspace.clone();
         let cx = cx.clone();

@@ -47,6 +47,10 @@ impl Tool for ApplyPatch {
         Access { writes, ..Access::none() }
     }
 
+    fn puts_secrets_back(&self) -> bool {
+        true
+    }
+
     async fn run(&self, input: ApplyPatchInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let workspace = self.workspace.clone();
         let cx = cx.clone();

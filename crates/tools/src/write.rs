@@ -44,6 +44,10 @@ impl Tool for Write {
         Access::write(self.workspace.resolve(&input.path))
     }
 
+    fn puts_secrets_back(&self) -> bool {
+        true
+    }
+
     async fn run(&self, input: WriteInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let workspace = self.workspace.clone();
         let cx = cx.clone();

@@ -25,7 +25,7 @@ use crate::event::AgentMeta;
 use crate::id::{AgentId, SessionId, Source};
 use crate::journal::{JournalError, SessionLog};
 use crate::op::{Decision, Input};
-use crate::redact::Redaction;
+use crate::redact::{Redaction, Veil};
 use crate::shared::{self, Fold, Pending, Shared, Values};
 use crate::turn::body;
 
@@ -326,6 +326,8 @@ struct Own {
     said: VecDeque<ScopeMessage>,
     // How many bytes of output are in there.
     unheard: usize,
+    // What of the output is heard.
+    veil: Veil,
     rest: Option<Rest>,
 }
 
@@ -408,20 +410,34 @@ impl CallScope {
         &self.redaction
     }
 
-    /// Takes the first thing said and not yet heard.
+    /// Takes the first thing said and not yet heard, without what is secret in it. What may be the
+    /// beginning of a secret is heard with what comes next.
     pub(crate) fn hear(&self) -> Option<ScopeMessage> {
         let mut own = self.lock();
-        let mut first = own.said.pop_front();
-        if let Some(ScopeMessage::Output(piece)) = &mut first {
-            own.unheard -= piece.text.len();
-            piece.fit(&self.redaction);
+        let mut piece = match own.said.pop_front()? {
+            ScopeMessage::Output(piece) => piece,
+            usage @ ScopeMessage::Usage(..) => return Some(usage),
+        };
+        own.unheard -= piece.text.len();
+        piece.fit(&self.redaction);
+        if piece.omitted > 0 {
+            piece.omitted += own.veil.lose() as u64;
         }
-        first
+        piece.text = own.veil.pass(&piece.text, &self.redaction);
+        (!piece.text.is_empty() || piece.omitted > 0).then_some(ScopeMessage::Output(piece))
     }
 
-    /// Takes all that was said and not yet heard.
+    /// Takes all that was said and not yet heard. Nothing is said any more.
     pub(crate) fn hear_all(&self) -> VecDeque<ScopeMessage> {
-        std::iter::from_fn(|| self.hear()).collect()
+        let mut all = VecDeque::new();
+        while !self.lock().said.is_empty() {
+            all.extend(self.hear());
+        }
+        let text = self.lock().veil.rest(&self.redaction);
+        if !text.is_empty() {
+            all.push_back(ScopeMessage::Output(Piece { text, omitted: 0 }));
+        }
+        all
     }
 
     fn say(&self, mut message: ScopeMessage) {

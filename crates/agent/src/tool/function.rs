@@ -29,6 +29,7 @@ where
         description: description.to_owned(),
         access: Access::exclusive(),
         recovery: Recovery::Unknown,
+        puts_secrets_back: false,
         run: Arc::new(run),
         input: PhantomData,
     }
@@ -41,6 +42,7 @@ pub struct FunctionTool<I, F> {
     description: String,
     access: Access,
     recovery: Recovery,
+    puts_secrets_back: bool,
     run: Arc<F>,
     input: PhantomData<fn(I)>,
 }
@@ -57,6 +59,13 @@ impl<I, F> FunctionTool<I, F> {
     pub fn with_recovery(self, recovery: Recovery) -> Self {
         Self { recovery, ..self }
     }
+
+    /// Lets the tool have the secrets for which a call holds placeholders: see
+    /// [`Tool::puts_secrets_back`](super::Tool::puts_secrets_back).
+    #[must_use]
+    pub fn with_secrets_put_back(self) -> Self {
+        Self { puts_secrets_back: true, ..self }
+    }
 }
 
 impl<I, F, R> DynTool for FunctionTool<I, F>
@@ -71,6 +80,10 @@ where
             description: self.description.clone(),
             schema: input_schema::<I>().1,
         }
+    }
+
+    fn puts_secrets_back(&self) -> bool {
+        self.puts_secrets_back
     }
 
     fn prepare(self: Arc<Self>, arguments: &str) -> Result<Prepared, ToolError> {

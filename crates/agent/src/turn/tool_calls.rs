@@ -255,7 +255,7 @@ impl Turn {
 
     fn put_in_flight(&mut self, batch: &mut Batch, ready: Ready) {
         let Ready { call, prepared, wake } = ready;
-        let Prepared { access, deadline, run, .. } = prepared;
+        let Prepared { access, deadline, run, .. } = self.with_secrets(&call, prepared);
         let (cx, scope) = self.tool_context(&call, wake, batch.voice());
         batch.start(Start { call, access, deadline, run, cx, scope });
     }
@@ -403,7 +403,6 @@ impl Turn {
     async fn heard(&mut self, call: CallId, message: ScopeMessage) -> Result<(), Halt> {
         match message {
             ScopeMessage::Output(Piece { text, omitted }) => {
-                let text = self.agent.redaction.apply(&text).into_owned();
                 let body = EventBody::ToolOutput { text, omitted };
                 self.say(Live { call_id: Some(call), ..body.into() });
                 Ok(())

@@ -35,6 +35,7 @@ mod output;
 mod plans;
 mod prefix;
 mod schedule;
+mod secrets;
 mod sessions;
 mod shape;
 mod sliding;

@@ -22,7 +22,7 @@ use crate::error::ConfigError;
 use crate::mcp;
 use crate::permission::Engine;
 use crate::prompt::{self, Section};
-use crate::provider::{self, Made, ModelName, Picked};
+use crate::provider::{Made, ModelName, Picked};
 use crate::runtime::{Choice, Runtime};
 
 use super::toolboxes;
@@ -222,10 +222,7 @@ impl AgentFactory {
             true => model,
             false => Arc::new(Fallback::new(model, others)),
         };
-        let secrets = provider::secrets(&runtime.config, &runtime.environment);
-        keys.extend(runtime.configured()?.secrets);
-        keys.extend(runtime.secrets_of_servers());
-        let redaction = Redaction::new(secrets.into_iter().chain(keys));
+        let redaction = runtime.redaction_with(keys)?;
         Ok(Parts { own, model, name, in_lines, limits, redaction })
     }
 

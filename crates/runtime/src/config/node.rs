@@ -64,8 +64,8 @@ pub type Table = BTreeMap<String, Node>;
 
 /// The ways to give a provider its key: who names one of them in a later layer replaces the one
 /// that an earlier layer named.
-pub(crate) const API_KEYS: [&str; 4] =
-    ["api_key", "api_key_env", "api_key_file", "api_key_command"];
+pub(crate) const API_KEYS: [&str; 5] =
+    ["api_key", "api_key_env", "api_key_file", "api_key_command", "api_key_keyring"];
 
 impl Node {
     /// Makes a node of a plain value, all of it standing at one place.

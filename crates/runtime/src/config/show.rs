@@ -275,7 +275,8 @@ fn hide_node(node: &mut Node, all: bool, hider: &Hider) {
 pub(crate) fn is_secret(key: &str) -> bool {
     let key = key.to_lowercase();
     let words = ["api_key", "apikey", "token", "secret", "password", "passwd", "authorization"];
-    let names_a_place = ["_env", "_env_var", "_file"].iter().any(|end| key.ends_with(end));
+    let names_a_place =
+        ["_env", "_env_var", "_file", "_keyring"].iter().any(|end| key.ends_with(end));
     words.iter().any(|word| key.contains(word)) && !names_a_place
 }
 

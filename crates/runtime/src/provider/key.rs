@@ -26,6 +26,8 @@ pub(crate) enum KeySource {
     File(PathBuf),
     /// What a command prints.
     Command(String),
+    /// The keyring of the operating system: a service and an account.
+    Keyring { service: String, account: String },
 }
 
 impl KeySource {
@@ -46,6 +48,9 @@ impl KeySource {
             },
             Self::File(path) => key_of_file(path).map(Some).map_err(missing),
             Self::Command(command) => key_of_command(command).map(Some).map_err(missing),
+            Self::Keyring { service, account } => {
+                key_of_keyring(service, account).map(Some).map_err(missing)
+            }
         }
     }
 }
@@ -62,9 +67,11 @@ pub(super) fn key_source(
         provider.api_key_env.is_some(),
         provider.api_key_file.is_some(),
         provider.api_key_command.is_some(),
+        provider.api_key_keyring.is_some(),
     ];
     if given.into_iter().filter(|is_given| *is_given).count() > 1 {
-        return Err("give only one of api_key, api_key_env, api_key_file and api_key_command");
+        return Err("give only one of api_key, api_key_env, api_key_file, api_key_command and \
+                    api_key_keyring");
     }
     // The key of a known provider is not for whoever else has its name.
     let is_known_place = provider.base_url.is_none()
@@ -76,6 +83,12 @@ pub(super) fn key_source(
         KeySource::File(home_path(file, environment))
     } else if let Some(command) = &provider.api_key_command {
         KeySource::Command(command.clone())
+    } else if let Some(entry) = &provider.api_key_keyring {
+        let (service, account) = entry
+            .split_once('/')
+            .filter(|(service, account)| !service.is_empty() && !account.is_empty())
+            .ok_or("api_key_keyring must be \"service/account\"")?;
+        KeySource::Keyring { service: service.to_owned(), account: account.to_owned() }
     } else if let Some(variable) = provider.api_key_env.as_deref().or(default) {
         KeySource::Variable { name: variable.to_owned(), is_needed: !is_loopback(base_url) }
     } else {
@@ -139,6 +152,31 @@ fn key_of_command(command: &str) -> Result<Secret, String> {
     }
 }
 
+/// Reads a key from the keyring of the operating system, by the program that comes with it: a library for
+/// each of them would be much for what is done once.
+fn key_of_keyring(service: &str, account: &str) -> Result<Secret, String> {
+    let (program, arguments) = match cfg!(target_os = "macos") {
+        true => ("security", vec!["find-generic-password", "-s", service, "-a", account, "-w"]),
+        false => ("secret-tool", vec!["lookup", "service", service, "account", account]),
+    };
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            format!("there is no keyring here: {program} is not installed; use api_key_file")
+        }
+        _ => format!("cannot ask the keyring with {program}: {error}"),
+    })?;
+    let key = String::from_utf8_lossy(&output.stdout);
+    match key.trim() {
+        key if output.status.success() && !key.is_empty() => Ok(Secret::from(key)),
+        _ => {
+            let why = String::from_utf8_lossy(&output.stderr);
+            let why = why.lines().next().map(|line| format!(": {line}")).unwrap_or_default();
+            Err(format!("the keyring has no key for {account:?} of {service:?}{why}"))
+        }
+    }
+}
+
 /// Returns the host of an address, without its port.
 fn host_of(base_url: &str) -> &str {
     let host = base_url.split_once("://").map_or(base_url, |(_, rest)| rest);
@@ -160,8 +198,8 @@ pub(crate) fn is_loopback(base_url: &str) -> bool {
 }
 
 /// Returns the secrets that must never be shown: the keys that the configuration names, by the
-/// variables or the providers they belong to; not those that a command would print, as it runs only
-/// for [`make`](super::make()).
+/// variables or the providers they belong to; not those that a command would print or that the keyring
+/// holds, as they are asked only for [`make`](super::make()).
 pub(crate) fn secrets(config: &Config, environment: &Environment) -> BTreeMap<String, Secret> {
     let configured =
         config.providers.values().filter_map(|provider| provider.api_key_env.as_deref());
