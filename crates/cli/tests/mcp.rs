@@ -231,6 +231,28 @@ fn many_tools_are_left_out_until_the_model_looks_for_them() {
     assert!(names(&provider.requests()[3]).contains(&"mcp__test__thing_42".to_owned()));
 }
 
+// A tool that is called by the name of another one is that other one, whoever asks.
+#[test]
+fn a_rule_about_a_tool_holds_however_it_is_called() {
+    for (rules, effects) in [
+        ("[permissions]\ndeny = [\"mcp__test__echo\"]\n", ""),
+        ("", "effects = [{ kind = \"tool_scope\", exclude = [\"mcp__test__echo\"] }]\n"),
+    ] {
+        let provider = calls(&[(
+            "tool_call",
+            r#"{"name": "mcp__test__echo", "arguments": {"text": "hello"}}"#,
+        )]);
+        let server = McpServer::start(Manners::default());
+        let few = "[mcp]\nschema_bytes = 10\n";
+        let agent = format!("[agents.default]\n{effects}");
+        let home = Home::with(&provider, &format!("{agent}{rules}{few}{}", as_program(&server)));
+        let (code, _, err) = home.run(&["exec", "go"]);
+        assert_eq!(code, 0, "{err}");
+        let told = told(&provider);
+        assert!(told.as_str().unwrap().contains("denied"), "{rules}{effects}: {told}");
+    }
+}
+
 #[test]
 fn no_server_outlives_a_command_that_is_killed() {
     let provider = calls(&[("mcp__test__slow", "{}")]);

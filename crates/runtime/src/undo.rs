@@ -236,6 +236,14 @@ impl DynTool for Recorded {
         self.tool.spec()
     }
 
+    fn puts_secrets_back(&self) -> bool {
+        self.tool.puts_secrets_back()
+    }
+
+    fn passes_on(&self) -> bool {
+        self.tool.passes_on()
+    }
+
     fn prepare(self: Arc<Self>, arguments: &str) -> Result<Prepared, ToolError> {
         let mut prepared = Arc::clone(&self.tool).prepare(arguments)?;
         if !may_write(&prepared.access) {

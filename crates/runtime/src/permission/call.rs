@@ -108,9 +108,6 @@ struct One {
 /// The name of agents that nobody has configured.
 const AD_HOC: &str = "ad-hoc";
 
-/// The tool behind which others are called by name.
-const INDIRECT: &str = "tool_call";
-
 impl Call {
     /// Finds what a call touches. `task_of` says for which agent a configured tool is a task.
     pub(super) fn of(
@@ -120,7 +117,7 @@ impl Call {
         task_of: &dyn Fn(&str) -> Option<String>,
         read: &dyn Fn(&str) -> Arc<Command>,
     ) -> Self {
-        let tool = tool_of(call);
+        let tool = call.name.clone();
         let agents = match task_of(&tool) {
             Some(agent) => vec![agent],
             None => delegates(&tool, &call.arguments),
@@ -154,19 +151,6 @@ impl Call {
 
 fn see(places: &Places, path: &Path) -> Seen {
     places.see(&places.absolute(path))
-}
-
-/// Returns the name of the tool that does the work of a call.
-fn tool_of(call: &ToolCall) -> String {
-    #[derive(Deserialize)]
-    struct Inner {
-        name: String,
-    }
-    let inner = || serde_json::from_str::<Inner>(&call.arguments).ok();
-    match call.name == INDIRECT {
-        true => inner().map_or_else(|| call.name.clone(), |inner| inner.name),
-        false => call.name.clone(),
-    }
 }
 
 fn delegates(tool: &str, arguments: &str) -> Vec<String> {

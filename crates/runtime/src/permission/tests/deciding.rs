@@ -320,9 +320,6 @@ fn hosts_agents_and_tools_of_servers_have_rules_too() {
     let tools = ["mcp__files__move", "mcp__files__delete", "mcp__web__get_page", "mcp__web__post"];
     assert_eq!(tools.map(server), [Allow, Deny, Allow, Ask]);
     assert_eq!(server("mcp__files2__move"), Ask);
-    // The tool behind which others are called is judged as the one that it calls.
-    let arguments = r#"{"name":"mcp__files__delete","arguments":{}}"#;
-    assert_eq!(Call::with("tool_call", arguments, Access::exclusive()).decided(&engine), Deny);
 }
 
 #[test]

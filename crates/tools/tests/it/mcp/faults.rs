@@ -155,21 +155,25 @@ async fn failures_of_http_are_told_as_what_they_are() {
     let unknown = "what the call did is unknown: check before you repeat it";
     for (answer, why, then) in [
         (
-            "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Bearer\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Bearer\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
             "it wants authorization (HTTP 401): give it one in `headers`",
             did_not_run,
         ),
         (
-            "HTTP/1.1 403 Forbidden\r\ncontent-length: 3\r\n\r\nno!",
+            "HTTP/1.1 403 Forbidden\r\nconnection: close\r\ncontent-length: 3\r\n\r\nno!",
             "HTTP 403 Forbidden: no!",
             did_not_run,
         ),
         (
-            "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
             "it does not know the session (HTTP 404)",
             did_not_run,
         ),
-        ("HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n", "it failed (HTTP 500)", unknown),
+        (
+            "HTTP/1.1 500 Oh\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+            "it failed (HTTP 500)",
+            unknown,
+        ),
         (page, "it answered with text/html, which is no answer of an MCP server", unknown),
     ] {
         let manners = Manners { answers_calls: Some(answer), ..Manners::default() };
