@@ -74,7 +74,7 @@ pub(crate) struct Settings {
     /// Take the settings of this profile.
     #[arg(long, value_name = "NAME", global = true)]
     profile: Option<String>,
-    /// Trust this folder for this start: what it brings (configuration, agents, skills, MCP servers, hooks)
+    /// Trust this folder for this start: what it brings (configuration, agents, skills, MCP servers)
     /// counts. `bowline trust` does so once and for all.
     #[arg(long, global = true)]
     trust: bool,
@@ -87,7 +87,7 @@ impl Settings {
     }
 }
 
-/// What a project brings: configuration, agents, skills, MCP servers, hooks. They can run programs, so look at
+/// What a project brings: configuration, agents, skills, MCP servers. They can run programs, so look at
 /// them first.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Trust {

@@ -1,15 +1,15 @@
 //! What agents may do: one set of rules for commands, files, hosts, servers and delegation, and the
 //! sandbox that is made of the same rules.
 //!
-//! - [`rule`]: the language, with [`command`], [`path`] and [`glob`]; [`places`] are those on this
-//!   machine that it knows of, and [`seen`] is what a path really is.
-//! - [`layers`]: where rules come from, and which is right; [`approvals`]: those of a session.
-//! - [`shell`] reads commands, [`call`] says what a call touches; [`harmless`]: programs that only look.
-//! - [`policy`]: the rules of one agent; [`engine`]: those of an agent and of all above it. What they
-//!   decide is a [`judgement`].
-//! - [`gate`] asks the engine before a call starts, [`guard`] when it touches something, and
-//!   [`confinement`] is what commands run in.
-//! - [`suggest`]: the rules that a person may be offered, and where they are kept; [`explain`] says it all.
+//! - `rule`: the language, with `command`, `path` and `glob`; `places` are those on this
+//!   machine that it knows of, and `seen` is what a path really is.
+//! - `layers`: where rules come from, and which is right; `approvals`: those of a session.
+//! - [`shell`] reads commands, `call` says what a call touches; `harmless`: programs that only look.
+//! - `policy`: the rules of one agent; `engine`: those of an agent and of all above it. What they
+//!   decide is a `judgement`.
+//! - `gate` asks the engine before a call starts, `guard` when it touches something, and
+//!   `confinement` is what commands run in.
+//! - `suggest`: the rules that a person may be offered, and where they are kept; `explain` says it all.
 
 mod approvals;
 mod call;

@@ -9,6 +9,7 @@ mod crew;
 mod desk;
 mod files;
 mod git;
+mod guarded;
 mod jobs;
 mod mcp;
 #[path = "../support/mcp_server.rs"]
