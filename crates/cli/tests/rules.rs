@@ -134,3 +134,13 @@ fn denials_are_in_the_end_of_the_run() {
     let end = events.rfind(|event| event["type"] == "run_end").unwrap();
     assert_eq!(end["data"]["denials"], json!(["call_0"]));
 }
+
+#[test]
+fn without_the_sandbox_commands_have_all_rights_and_it_is_said() {
+    let provider = calls("bash", json!({ "command": "echo here > ../outside" }));
+    let home = Home::new(&provider);
+    let (code, _, err) = home.run(&["exec", "--sandbox", "off", "go"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("sandbox off: commands are not confined"), "{err}");
+    assert_eq!(std::fs::read_to_string(home.path("outside")).unwrap(), "here\n");
+}

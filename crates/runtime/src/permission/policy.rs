@@ -51,6 +51,9 @@ impl CanConfine {
     }
 }
 
+/// Why things are allowed beyond the sandbox in `auto`.
+const OFF: &str = "the sandbox is off";
+
 /// What the rules say of one thing.
 struct Ruled {
     decision: Decision,
@@ -237,11 +240,13 @@ impl Policy {
                 true if self.mode == Mode::Auto => {
                     (Decision::Allow, format!("{what}, but it stays in the sandbox"))
                 }
+                _ if self.is_off() => (Decision::Allow, format!("{what}, but {OFF}")),
                 _ => (asks, what.clone()),
             }),
             Touch::Host(_) if self.mode == Mode::Auto && self.configured.contains(tool) => {
                 allowed(CONFIGURED)
             }
+            Touch::Host(_) if self.is_off() => allowed(OFF),
             Touch::Host(host) if self.mode == Mode::Auto => Some(match self.reaches(host) {
                 true => (Decision::Allow, "the sandbox has network".to_owned()),
                 false => (asks, "the sandbox has no network".to_owned()),
@@ -268,6 +273,9 @@ impl Policy {
         if let Some(Special { name, what }) = special {
             return (asks, format!("{name} is protected: {what}"));
         }
+        if self.is_off() {
+            return (Decision::Allow, OFF.to_owned());
+        }
         if !is_ours(tool) && !self.places.holds(seen) {
             return (asks, "it is outside the workspace".to_owned());
         }
@@ -289,6 +297,7 @@ impl Policy {
             return match (self.is_confined(), is_outside) {
                 (true, false) => (Decision::Allow, "it stays in the sandbox".to_owned()),
                 (true, true) => (asks, "it runs outside the sandbox".to_owned()),
+                (false, _) if self.is_off() => (Decision::Allow, OFF.to_owned()),
                 (false, _) => (asks, "there is no sandbox to keep it in".to_owned()),
             };
         }
@@ -303,6 +312,11 @@ impl Policy {
 
     pub(super) fn profile(&self) -> SandboxProfile {
         self.sandbox.profile.unwrap_or_default()
+    }
+
+    /// Tells whether the user wants what is done without being asked to have no bounds.
+    fn is_off(&self) -> bool {
+        self.mode == Mode::Auto && self.profile() == SandboxProfile::Off
     }
 
     /// Tells whether commands are confined unless something else is said of them.

@@ -49,15 +49,23 @@ fn the_sandbox_is_made_of_the_same_rules() {
 }
 
 #[test]
-fn without_a_sandbox_commands_are_beyond_it() {
+fn whoever_switches_the_sandbox_off_has_no_bounds_but_rules_and_what_is_secret() {
     let machine = Machine::new(&[(
         "config/config.toml",
-        "[permissions]\nallow = [\"bash(make *)\"]\n[sandbox]\nprofile = \"off\"\n",
+        "[permissions]\ndeny = [\"bash(make *)\"]\n[sandbox]\nprofile = \"off\"\n",
     )]);
     let engine = machine.in_mode(Mode::Auto);
-    assert_eq!(bash("make").decided(&engine), Decision::Allow);
-    assert_eq!(bash("ls").decided(&engine), Decision::Deny);
-    assert_eq!(confinement(&engine, "make"), None);
+    assert_eq!(bash("make").decided(&engine), Decision::Deny);
+    assert_eq!(bash("ls $(x) > /elsewhere").decided(&engine), Decision::Allow);
+    assert_eq!(machine.write("home/x").decided(&engine), Decision::Allow);
+    assert_eq!(machine.read("work/.env").decided(&engine), Decision::Deny);
+    assert_eq!(confinement(&engine, "ls"), None);
+    assert_eq!(bash("ls").decided(&machine.in_mode(Mode::Ask)), Decision::Allow);
+    assert_eq!(bash("touch x").decided(&machine.in_mode(Mode::Ask)), Decision::Ask);
+}
+
+#[test]
+fn without_a_sandbox_commands_are_beyond_it() {
     let machine = Machine::new(&[]);
     let runtime = machine.runtime();
     let policy = runtime.policy(&runtime.agent_config("default").unwrap(), false).unwrap();
