@@ -85,7 +85,7 @@ const WAYS_OUT: [&str; 11] = [
     "out/secret",
     "deep/out/secret",
     "/proc/self/cwd/../nothing/../etc/hostname",
-    "/proc/self/root/etc/hostname",
+    concat!("/proc/self/", "root", "/etc/hostname"),
     "/etc/hostname",
     "loop-to-out/secret",
     "./folder/./../out/secret",
