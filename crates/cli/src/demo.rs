@@ -11,17 +11,17 @@ use bowline_agent::entry::Ending;
 use bowline_agent::event::{Event, EventBody};
 use bowline_agent::id::{SessionId, SystemSource};
 use bowline_agent::orchestrator::{Orchestrator, PlanExecute, React};
-use bowline_agent::tool::{Tool as _, Toolbox, ToolboxError};
+use bowline_agent::tool::Tool as _;
 use bowline_agent::{Agent, AgentError};
 use bowline_llm::scripted::{Reply, ScriptedModel};
-use bowline_llm::{CallId, Message, Request, text_of};
+use bowline_llm::{CallId, Message, Model as _, Request, text_of};
 use bowline_runtime::config::DEFAULT_AGENT;
 use bowline_runtime::environment::Environment;
+use bowline_runtime::provider::ModelName;
 use bowline_runtime::skills::Skills;
-use bowline_runtime::{Choice, Runtime, prompt};
+use bowline_runtime::{Choice, Runtime};
 use bowline_store::{Durability, Files};
-use bowline_tools::process::{Helper, Processes};
-use bowline_tools::{Bash, Editing, Workspace, toolbox};
+use bowline_tools::Bash;
 use futures::StreamExt as _;
 
 use crate::args::{Demo, Demonstration};
@@ -78,9 +78,6 @@ pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
     }
     handle.close().await;
     stage.runtime.close().await;
-    if let Some(processes) = &stage.processes {
-        processes.close().await;
-    }
     trace::end(stage.traced.take()).await;
     let report = stage.sessions.verify(handle.session_id())?;
     let state = if report.is_sound() { "every hash fits" } else { "DAMAGED" };
@@ -149,8 +146,8 @@ struct Stage {
     tasks: &'static [Task],
     agent: Agent,
     runtime: Runtime,
-    /// What starts the commands of a script.
-    processes: Option<Arc<Processes>>,
+    /// Whether the model is a script.
+    is_scripted: bool,
     traced: Option<Traced>,
 }
 
@@ -164,44 +161,37 @@ impl Stage {
         let environment = Environment::read()
             .map_err(|error| Failure::Usage(format!("cannot tell the directory: {error}")))?;
         let environment = Environment { cwd: work.clone(), ..environment };
-        let runtime = Runtime::new(environment, &args.settings.said())?;
+        let mut runtime = Runtime::new(environment, &args.settings.said())?;
         let model = match (&args.model, args.which) {
             (Some(name), _) => Some(runtime.pick(Some(name)).await?),
             (None, Demonstration::Agentic) => runtime.embedded(),
             (None, Demonstration::PlanExecute) => None,
         };
-        let (what, agent, processes) = match model {
+        let is_scripted = model.is_none();
+        let (what, model) = match model {
             Some(model) => {
-                let what = format!("The model is {}/{}.", model.name.provider, model.name.model);
-                let choice = Choice {
-                    agent: DEFAULT_AGENT.to_owned(),
-                    model,
-                    limits: runtime.config.limits.headless(),
-                    ephemeral: true,
-                    attended: false,
-                    instructions: String::new(),
-                    skills: Skills::default(),
-                    output_schema: None,
-                };
-                (what, runtime.agent(&choice)?, None)
+                (format!("The model is {}/{}.", model.name.provider, model.name.model), model)
             }
             None => {
-                let processes = Arc::new(Processes::new(Helper::Own));
-                let tools = tools(&work, &folder, &processes)
-                    .map_err(|error| Failure::Failed(error.to_string()))?;
-                let own = runtime.agent_config(DEFAULT_AGENT)?;
-                let instructions =
-                    prompt::join(&prompt::sections(&own, &[], prompt::PromptParts::default()))
-                        .into();
-                let script = match args.which {
+                let script = Arc::new(match args.which {
                     Demonstration::Agentic => script(),
                     Demonstration::PlanExecute => planning_script(),
-                };
-                let agent = Agent { instructions, tools, ..Agent::new(Arc::new(script)) };
-                let what = "The model of this demonstration is a script.".to_owned();
-                (what, agent, Some(processes))
+                });
+                let name = ModelName::parse(&script.info().id())?;
+                runtime = runtime.with_model(script);
+                ("The model of this demonstration is a script.".to_owned(), name.into())
             }
         };
+        let agent = runtime.agent(&Choice {
+            agent: DEFAULT_AGENT.to_owned(),
+            model,
+            limits: runtime.config.limits.headless(),
+            ephemeral: true,
+            attended: false,
+            instructions: String::new(),
+            skills: Skills::default(),
+            output_schema: None,
+        })?;
         let orchestrator: Arc<dyn Orchestrator> = match args.which {
             Demonstration::Agentic => Arc::new(React),
             Demonstration::PlanExecute => Arc::new(PlanExecute::default()),
@@ -210,13 +200,13 @@ impl Stage {
         let traced = trace::begin(&runtime, &mut agent);
         let has_commands = agent.tools.names().any(|name| name == Bash::NAME);
         let tasks = if has_commands { MENDING } else { SMALL };
-        Ok(Self { what, folder, work, sessions, tasks, agent, runtime, processes, traced })
+        Ok(Self { what, folder, work, sessions, tasks, agent, runtime, is_scripted, traced })
     }
 
     /// Returns how many tasks must be done for the demonstration to have succeeded: of a script, which
     /// cannot be wrong, all; of a model, which may be, one.
     fn enough(&self) -> usize {
-        if self.processes.is_some() { self.tasks.len() } else { 1 }
+        if self.is_scripted { self.tasks.len() } else { 1 }
     }
 }
 
@@ -257,17 +247,6 @@ fn show(
         EventBody::Text { text, .. } => writeln!(out, "{text}"),
         _ => Ok(()),
     }
-}
-
-fn tools(work: &Path, folder: &Path, processes: &Arc<Processes>) -> Result<Toolbox, ToolboxError> {
-    let workspace = Workspace {
-        cwd: work.to_owned(),
-        environment: bowline_tools::Environment::allowed(std::env::vars_os()),
-        processes: Arc::clone(processes),
-        scratch: folder.join("scratch"),
-        guard: Arc::new(bowline_tools::guard::Open),
-    };
-    toolbox(&workspace, Editing::Replace)
 }
 
 /// The files of the scratch folder.

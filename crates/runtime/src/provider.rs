@@ -3,6 +3,7 @@
 mod key;
 mod known;
 mod make;
+mod own;
 
 use bowline_llm::Effort;
 
@@ -13,6 +14,7 @@ use crate::local::Found;
 
 pub(crate) use key::{KeySource, key_of_file, secrets};
 pub(crate) use make::{Made, Making, Shared, entry, info, make, proxy};
+pub(crate) use own::OwnModels;
 
 use known::{BY_KEY, KNOWN};
 

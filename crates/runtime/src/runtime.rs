@@ -24,7 +24,7 @@ use crate::local;
 use crate::mcp;
 use crate::permission::CanConfine;
 use crate::project;
-use crate::provider::{self, Made, Making, ModelName, Picked, Shared};
+use crate::provider::{self, Made, Making, ModelName, OwnModels, Picked, Shared};
 use crate::reflections::Reflections;
 use crate::skills::{self, Skills};
 use crate::telemetry::{Settings, Telemetry};
@@ -51,6 +51,8 @@ pub struct Runtime {
     can_confine: CanConfine,
     /// What all models share.
     shared: Arc<Shared>,
+    /// The models that this program has made itself.
+    own_models: OwnModels,
     /// What records files before agents change them.
     pub(crate) recorder: Arc<Recorder>,
     /// The servers that bring tools.
@@ -107,10 +109,20 @@ impl Runtime {
             processes,
             can_confine,
             shared,
+            own_models: OwnModels::default(),
             recorder,
             started,
             temp,
         }
+    }
+
+    /// Adds a model of one's own, such as a [`ScriptedModel`](bowline_llm::scripted::ScriptedModel).
+    /// Agents know it by the provider and the name that its [`ModelInfo`](bowline_llm::ModelInfo)
+    /// says, whatever else is called so.
+    #[must_use]
+    pub fn with_model(mut self, model: Arc<dyn Model>) -> Self {
+        self.own_models.add(model);
+        self
     }
 
     /// Has commands taken to be confined, where no helper is there that could be asked.
@@ -339,7 +351,10 @@ impl Runtime {
     }
 
     pub(crate) fn made(&self, picked: &Picked) -> Result<Made, ConfigError> {
-        let Self { config, environment, shared, .. } = self;
+        let Self { config, environment, shared, own_models, .. } = self;
+        if let Some(model) = own_models.get(&picked.name) {
+            return Ok(Made { model, key: None, in_lines: false });
+        }
         provider::make(picked, Making { config, environment, shared })
     }
 
