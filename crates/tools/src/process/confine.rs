@@ -15,15 +15,13 @@ mod filter;
 mod layout;
 mod maker;
 mod mounts;
+mod names;
 mod raw;
 mod way;
 mod wire;
 
 use std::ffi::CString;
-use std::fs;
-use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -39,6 +37,7 @@ use crate::guard::{Confinement, Network};
 use filter::Sockets;
 use layout::Layout;
 use maker::{Made, Plan, Realm, Word};
+use names::Names;
 use wire::Wire;
 
 pub(super) use maker::make;
@@ -91,8 +90,8 @@ struct Room {
     mounts: Arc<OwnedFd>,
     rules: Arc<OwnedFd>,
     filter: Arc<BpfProgram>,
-    /// Empty folders that keep names taken.
-    placed: Vec<PathBuf>,
+    /// What must not be made, as long as somebody is in the room.
+    names: Names,
     idle_since: Option<Instant>,
     /// Whether nobody will come in any more.
     is_closed: bool,
@@ -166,7 +165,7 @@ impl Rooms {
         };
         let room = self.rooms.get_mut(at).ok_or("the room is gone")?;
         room.idle_since = None;
-        if !room.layout.holds(&room.placed) {
+        if !room.layout.holds() {
             room.rearrange()?;
         }
         let way = room.way(asked.cwd)?;
@@ -182,10 +181,10 @@ impl Rooms {
                 continue;
             }
             let idle = now.duration_since(*room.idle_since.get_or_insert(now));
-            if idle >= NAMES_STAY && !room.placed.is_empty() {
+            if idle >= NAMES_STAY && !room.names.is_empty() {
                 match room.is_inhabited() {
                     true => room.idle_since = None,
-                    false => room.free_names(),
+                    false => room.names.free(),
                 }
             }
         }
@@ -197,7 +196,7 @@ impl Rooms {
     /// Returns after how long there is something to tidy.
     pub(super) fn due(&self, is_used: impl Fn(RoomId) -> bool) -> Option<Duration> {
         let idle = self.rooms.iter().filter(|room| !is_used(room.id));
-        let stays = |room: &Room| match (room.is_closed, room.placed.is_empty()) {
+        let stays = |room: &Room| match (room.is_closed, room.names.is_empty()) {
             (true, _) => ROUND,
             (false, true) => ROOM_STAYS,
             (false, false) => NAMES_STAY,
@@ -280,7 +279,7 @@ impl Room {
             mounts: Arc::new(mounts),
             rules: Arc::new(rules),
             filter: Arc::new(filter(Sockets { internet: true, unix: confinement.unix_sockets })?),
-            placed: Vec::new(),
+            names: Names::default(),
             idle_since: None,
             is_closed: false,
         };
@@ -296,10 +295,10 @@ impl Room {
 
     /// Makes the mounts anew, since files have come, gone or been replaced.
     fn rearrange(&mut self) -> Result<(), String> {
-        // What was put there to keep a name taken is no file of anybody's. But who is in the mounts as they
-        // were would find it as it is when it is made again.
-        if !self.is_inhabited() {
-            self.free_names();
+        // Who is in the mounts as they were must not find a name free.
+        match self.is_inhabited() {
+            true => self.names.unfix(),
+            false => self.names.free(),
         }
         let layout = Layout::of(&self.confinement);
         let outputs = self.outputs.clone();
@@ -314,7 +313,7 @@ impl Room {
 
     /// Returns the way of one command into the room.
     fn way(&mut self, cwd: &Path) -> Result<Way, String> {
-        let names = self.take_names()?;
+        let names = self.names.take(&self.layout.absent)?;
         let mut spaces = vec![
             (Arc::clone(&self.users), LinkNameSpaceType::User),
             (Arc::clone(&self.mounts), LinkNameSpaceType::Mount),
@@ -332,38 +331,6 @@ impl Room {
             rules: Arc::clone(&self.rules),
             filter: Arc::clone(&self.filter),
         })
-    }
-
-    /// Puts empty folders where nothing may be made. Returns those that the command has to make unmovable
-    /// in the room.
-    fn take_names(&mut self) -> Result<Vec<CString>, String> {
-        let mut taken = Vec::new();
-        for absent in &self.layout.absent {
-            let is_placed = self.placed.contains(absent);
-            match fs::DirBuilder::new().mode(0o755).create(absent) {
-                Ok(()) => {
-                    taken.push(path(absent)?);
-                    if !is_placed {
-                        self.placed.push(absent.clone());
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_placed => {}
-                // Who may more than a command cannot make it either.
-                Err(error) if is_impossible(&error) => {}
-                Err(error) => {
-                    let absent = absent.display();
-                    return Err(format!("{absent} cannot be kept from being made: {error}"));
-                }
-            }
-        }
-        Ok(taken)
-    }
-
-    /// Removes the empty folders; one that is not empty any more belongs to who has put something there.
-    fn free_names(&mut self) {
-        for placed in self.placed.drain(..) {
-            let _ = fs::remove_dir(placed);
-        }
     }
 
     fn is_inhabited(&self) -> bool {
@@ -385,7 +352,7 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        self.free_names();
+        self.names.free();
     }
 }
 
@@ -461,10 +428,4 @@ fn needed(descriptor: Option<OwnedFd>) -> Result<OwnedFd, String> {
 fn path(path: &Path) -> Result<CString, String> {
     use std::os::unix::ffi::OsStrExt as _;
     CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())
-}
-
-/// Tells whether nobody with the rights of this process can make a folder there.
-fn is_impossible(error: &io::Error) -> bool {
-    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
-    matches!(error.kind(), NotFound | NotADirectory | PermissionDenied | ReadOnlyFilesystem)
 }

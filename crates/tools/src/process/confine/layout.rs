@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::names::keeps_a_name;
 use crate::guard::Confinement;
 
 /// How files look to a confined command.
@@ -51,6 +51,12 @@ pub(super) struct Identity {
     number: u64,
 }
 
+impl Identity {
+    pub(super) fn of(found: &rustix::fs::Stat) -> Self {
+        Self { device: found.st_dev, number: found.st_ino }
+    }
+}
+
 impl Layout {
     /// Looks at the paths of a confinement.
     pub(super) fn of(confinement: &Confinement) -> Self {
@@ -64,17 +70,16 @@ impl Layout {
         layout.finish()
     }
 
-    /// Tells whether all is as it was looked at. What `placed` names is there only to keep a name taken.
-    pub(super) fn holds(&self, placed: &[PathBuf]) -> bool {
+    /// Tells whether all is as it was looked at.
+    pub(super) fn holds(&self) -> bool {
         self.seen.iter().all(|(path, found)| identity(path) == *found)
-            && self.absent.iter().all(|path| placed.contains(path) || identity(path).is_none())
+            && self.absent.iter().all(|path| identity(path).is_none() || keeps_a_name(path))
     }
 }
 
 /// Returns which file or folder is there now, if any; a link is not followed.
 pub(super) fn identity(path: &Path) -> Option<Identity> {
-    let found = fs::symlink_metadata(path).ok()?;
-    Some(Identity { device: found.dev(), number: found.ino() })
+    rustix::fs::lstat(path).ok().as_ref().map(Identity::of)
 }
 
 /// A layout that is still being made.
@@ -202,6 +207,11 @@ impl Walk {
                         return None;
                     }
                 }
+                // What only keeps a name taken is nobody's.
+                Ok(_) if keeps_a_name(&next) => {
+                    walk.missing = Some(name);
+                    return Some(walk);
+                }
                 Ok(_) => walk.real = next,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     walk.missing = Some(name);
@@ -279,9 +289,8 @@ mod tests {
         ];
         assert_eq!(layout.pieces, expected);
         assert_eq!(layout.absent, [root.join("c")]);
-        assert!(layout.holds(&[]));
+        assert!(layout.holds());
         fs::create_dir(root.join("c")).unwrap();
-        assert!(!layout.holds(&[]));
-        assert!(layout.holds(&[root.join("c")]));
+        assert!(!layout.holds());
     }
 }

@@ -3,10 +3,11 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 
+use bowline_tools::process::Processes;
 use pretty_assertions::assert_eq;
 
 use super::cell::Cell;
-use crate::desk::until;
+use crate::desk::{helper, until};
 
 #[tokio::test]
 async fn nothing_is_written_outside() {
@@ -204,6 +205,42 @@ async fn names_stay_taken_while_mounts_are_made_anew() {
         assert!(!cell.work().join(".bowline/x").exists(), "{}", cell.kind);
         until("the name is free", || !cell.work().join(".bowline").exists()).await;
     }
+}
+
+#[tokio::test]
+async fn names_stay_taken_when_another_process_ends_that_has_taken_them_too() {
+    let mut cell = Cell::new();
+    cell.protect(".bowline");
+    let first = Processes::new(helper());
+    first.start(cell.command("/bin/true", &[])).await.unwrap().exit().await.unwrap();
+    assert!(cell.work().join(".bowline").exists(), "the first one keeps it taken");
+    let script = "touch started; until [ -e go ]; do mkdir -p .bowline; touch .bowline/x; done 2>/dev/null; touch over";
+    let job = cell.bash(script);
+    let change = async {
+        until("the job runs", || cell.work().join("started").exists()).await;
+        first.close().await;
+        cell.bash("mkdir .bowline/y").await.is_kept();
+        cell.bash("touch go").await.is_done();
+    };
+    let (job, ()) = tokio::join!(job, change);
+    job.is_done();
+    assert!(!cell.work().join(".bowline/x").exists());
+    until("the last one gives it free", || !cell.work().join(".bowline").exists()).await;
+}
+
+#[tokio::test]
+async fn a_name_that_was_left_taken_is_taken_over_and_given_free() {
+    let mut cell = Cell::new();
+    let name = cell.protect(".bowline");
+    fs::create_dir(&name).unwrap();
+    fs::set_permissions(&name, fs::Permissions::from_mode(0o1755)).unwrap();
+    cell.bash("mkdir .bowline/x").await.is_kept();
+    until("it is given free", || !name.exists()).await;
+    // What somebody has put something in is theirs.
+    fs::create_dir(&name).unwrap();
+    cell.bash("mv .bowline x").await.is_kept();
+    cell.processes.close().await;
+    assert!(name.exists());
 }
 
 #[tokio::test]
