@@ -11,6 +11,8 @@
 
 mod available;
 #[cfg(target_os = "linux")]
+mod cgroup;
+#[cfg(target_os = "linux")]
 mod child;
 #[cfg(target_os = "linux")]
 mod confine;
@@ -78,7 +80,8 @@ fn serve(task: Option<&str>) -> i32 {
     use std::os::fd::AsFd;
 
     child::close_inherited();
-    let _ = rustix::thread::set_name(c"bowline-helper");
+    // Whoever kills all processes named bowline does not mean the one that cleans up behind it.
+    let _ = rustix::thread::set_name(c"bowl-helper");
     if task == Some(PROBE_ARGUMENT) {
         let found = serde_json::to_vec(&confine::probe()).unwrap_or_default();
         return i32::from(std::io::stdout().write_all(&found).is_err());

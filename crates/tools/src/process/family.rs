@@ -23,6 +23,8 @@ pub(super) struct Process {
     pub(super) pid: Pid,
     pub(super) parent: i32,
     pub(super) group: i32,
+    /// Whether it does nothing any more: it was stopped, or is over.
+    is_still: bool,
     /// Tells a process from a later one with the same number.
     started: u64,
 }
@@ -37,11 +39,12 @@ impl Process {
         // The name stands in parentheses and may itself hold spaces and parentheses.
         let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
         let rest = std::str::from_utf8(stat.get(after_name..)?).ok()?;
-        let mut fields = rest.split_ascii_whitespace().skip(1);
+        let mut fields = rest.split_ascii_whitespace();
+        let is_still = matches!(fields.next()?, "T" | "t" | "Z" | "X");
         let parent = fields.next()?.parse().ok()?;
         let group = fields.next()?.parse().ok()?;
         let started = fields.nth(16)?.parse().ok()?;
-        Some(Self { pid, parent, group, started })
+        Some(Self { pid, parent, group, is_still, started })
     }
 
     /// Tells whether both are the same process, whatever it has done meanwhile.
@@ -129,18 +132,44 @@ pub(super) fn signal_all(processes: &[Process], signal: Signal) -> bool {
     is_reached
 }
 
+/// How often those who run are looked for anew while they are stopped.
+const STOPS: u32 = 10;
+
+/// Kills a family that may grow faster than it is found: all are stopped first, since what stands still
+/// makes nothing more, and one that dies would make room for another. Tells whether any could be reached.
+pub(super) fn kill_growing(find: impl Fn() -> Vec<Process>) -> bool {
+    let mut family = find();
+    for _ in 0..STOPS {
+        let moving: Vec<Process> =
+            family.iter().filter(|process| !process.is_still).copied().collect();
+        if moving.is_empty() {
+            break;
+        }
+        signal_all(&moving, Signal::STOP);
+        family = find();
+    }
+    signal_all(&family, Signal::KILL)
+}
+
+/// Kills the children of this process, and their groups. Of a chain of processes each of which only starts
+/// the next one, the last is a child of its reaper most of the time.
+pub(super) fn kill_children() {
+    let children = own_children().into_iter().filter_map(Pid::from_raw).filter_map(Process::read);
+    signal_all(&children.collect::<Vec<_>>(), Signal::KILL);
+}
+
 /// Kills what the commands of a lost helper have left, wherever it went.
 pub(super) fn kill_tagged(helper: u32) {
     let prefix = tag(helper, "");
     let is_left =
         |process: &Process| process.variable(TAG).is_some_and(|tag| tag.starts_with(&prefix));
     // What it starts meanwhile is found in the next round; who wins that race forever is no accident.
+    let find = || snapshot().into_iter().filter(is_left).collect::<Vec<_>>();
     for _ in 0..100 {
-        let mut left = snapshot();
-        left.retain(is_left);
-        if left.is_empty() || !signal_all(&left, Signal::KILL) {
+        if find().is_empty() {
             return;
         }
+        kill_growing(find);
     }
 }
 
@@ -152,7 +181,7 @@ mod tests {
     fn a_name_with_parentheses_does_not_confuse_the_reader() {
         let stat = b"42 (a) b (c)) S 7 41 40 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1000 10";
         let pid = Pid::from_raw(42).unwrap();
-        let expected = Process { pid, parent: 7, group: 41, started: 98765 };
+        let expected = Process { pid, parent: 7, group: 41, is_still: false, started: 98765 };
         assert_eq!(Process::parse(pid, stat), Some(expected));
     }
 
@@ -162,6 +191,7 @@ mod tests {
             pid: Pid::from_raw(pid).unwrap(),
             parent,
             group: pid,
+            is_still: false,
             started: 0,
         };
         let all = [process(5, 4), process(4, 3), process(3, 1), process(9, 1)];

@@ -19,6 +19,7 @@ use rustix::net::{
 };
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, wait};
 
+use super::cgroup::Cgroup;
 use super::child::wake_on;
 use super::confine::{Asked, RoomId, Rooms};
 use super::family::{self, Process, TAG};
@@ -29,6 +30,9 @@ use running::{Ending, Files, ROUND, Running, owns};
 
 /// How often output files are measured.
 const MEASURE: Duration = Duration::from_millis(250);
+
+/// So many rounds in which nothing can be killed show that what is left is a program of another user.
+const IN_VAIN: u32 = 50;
 
 /// Serves bowline over standard input until it is gone, then ends everything and returns.
 pub(super) fn serve(socket: UnixStream) -> io::Result<()> {
@@ -58,6 +62,7 @@ pub(super) fn serve(socket: UnixStream) -> io::Result<()> {
         owners: Vec::new(),
         pipes: VecDeque::new(),
         rooms: Rooms::default(),
+        cgroup: Cgroup::enter(),
     };
     helper.run();
     Ok(())
@@ -76,6 +81,8 @@ struct Helper {
     pipes: VecDeque<OwnedFd>,
     /// What confines commands.
     rooms: Rooms,
+    /// What none of them leaves, where it can be had.
+    cgroup: Option<Cgroup>,
 }
 
 /// What the loop woke up for.
@@ -344,7 +351,11 @@ impl Helper {
         let all = family::snapshot();
         self.adopt(&all);
         for command in self.commands.iter().filter(|command| is_due(command)) {
-            family::signal_all(&self.members(command, &all), Signal::KILL);
+            let is_stubborn = command.ending.as_ref().is_some_and(|ending| ending.rounds > 0);
+            match is_stubborn {
+                true => family::kill_growing(|| self.members(command, &family::snapshot())),
+                false => family::signal_all(&self.members(command, &all), Signal::KILL),
+            };
         }
         for command in self.commands.iter_mut().filter(|command| is_due(command)) {
             if let Some(ending) = &mut command.ending {
@@ -451,21 +462,33 @@ impl Helper {
         for command in &mut self.commands {
             command.cause = command.cause.or(Some(Cause::Orphaned));
         }
+        let cgroup = self.cgroup.take();
+        if let Some(cgroup) = &cgroup {
+            cgroup.kill_others();
+        }
         let me = getpid().as_raw_pid();
-        loop {
-            let all = family::snapshot();
-            let mut descendants = family::descendants(&all, [me]);
-            descendants.retain(|process| process.pid.as_raw_pid() != me);
-            let is_reached = family::signal_all(&descendants, Signal::KILL);
+        let descendants = || {
+            let mut all = family::descendants(&family::snapshot(), [me]);
+            all.retain(|process| process.pid.as_raw_pid() != me);
+            all
+        };
+        let mut in_vain = 0;
+        while in_vain < IN_VAIN {
+            family::kill_children();
+            let is_reached = family::kill_growing(descendants);
+            in_vain = if is_reached { 0 } else { in_vain + 1 };
             // Answers go nowhere now; the status files are still written.
             let _ = self.reap();
-            if family::own_children().is_empty() || (!is_reached && !descendants.is_empty()) {
-                return;
+            if family::own_children().is_empty() {
+                break;
             }
             let mut fds = [PollFd::new(&self.wakes, PollFlags::IN)];
             let _ = poll(&mut fds, Timespec::try_from(ROUND).ok().as_ref());
             let mut bytes = [0; 64];
             while matches!(rustix::io::read(&self.wakes, &mut bytes), Ok(1..)) {}
+        }
+        if let Some(cgroup) = cgroup {
+            cgroup.remove();
         }
     }
 

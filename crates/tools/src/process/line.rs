@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 
 use super::link::{Ends, Exited, Order};
 use super::protocol::{Answer, CommandId, Request, Start, Status, Streams};
-use super::{HELPER_ARGUMENT, ProcessError, family};
+use super::{HELPER_ARGUMENT, ProcessError, cgroup, family};
 use crate::proxy::{self, Permitted, Refused};
 
 /// A line to a helper that runs.
@@ -85,7 +85,11 @@ impl Line {
                 orders.close();
                 if let Some(pid) = pid {
                     // The commands died with the helper; what they had started did not.
-                    let _ = tokio::task::spawn_blocking(move || family::kill_tagged(pid)).await;
+                    let kill = move || {
+                        cgroup::kill_of(pid);
+                        family::kill_tagged(pid);
+                    };
+                    let _ = tokio::task::spawn_blocking(kill).await;
                 }
                 break;
             }

@@ -1,0 +1,156 @@
+//! What commands leave running: gone with bowline, however that ends and whatever they try.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failure here is a failure of the test")]
+
+mod support;
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use support::{Home, Provider, Reply, results};
+
+/// How soon nothing may be left.
+const SOON: Duration = Duration::from_secs(2);
+
+/// How many of each kind of job there are: a hundred in all, and some that fork without end.
+const EACH: usize = 20;
+
+/// Starts jobs that leave their group, their session, their parents, their folder and their environment.
+/// Each of them is told the mark, which this text does not hold in one piece.
+fn hundred(mark: &str) -> String {
+    let (one, other) = mark.split_at(4);
+    format!(
+        r#"mark={one}""{other}
+echo '[ $EPOCHSECONDS -lt $2 ] && (setsid bash ./chain $1 $2 &)' > chain
+for i in $(seq {EACH}); do
+  setsid bash -c "exec -a $mark sleep 1000" &
+  ( (bash -c "exec -a $mark sleep 1001" &) & )
+  nohup bash -c "exec -a $mark sleep 1002" & disown
+  (trap '' TERM HUP INT; exec -a $mark bash -c 'while :; do sleep 1003; done; true') &
+  (cd /; env -i setsid bash -c "exec 0<&- 1>&- 2>&-; (exec -a $mark sleep 1004) & disown" &)
+done
+for i in 1 2 3; do (bash ./chain $mark $((EPOCHSECONDS + 30)) &); done
+sleep 1005"#
+    )
+}
+
+/// A bowline whose model has started the hundred jobs.
+struct Running {
+    home: Home,
+    _provider: Provider,
+    bowline: Child,
+    mark: String,
+}
+
+impl Running {
+    fn start(sandbox: &str) -> Self {
+        let mark = format!("mark-{}-{}", std::process::id(), sandbox);
+        let command = hundred(&mark);
+        let provider = Provider::answering(move |request| match results(request) {
+            0 => Reply::Calls(vec![("a".to_owned(), "bash", json!({ "command": command }))]),
+            _ => Reply::Text("over".to_owned()),
+        });
+        let home = Home::new(&provider);
+        let mut command = home.bowline();
+        command.args(["exec", "--sandbox", sandbox, "go"]);
+        let bowline = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let running = Self { home, _provider: provider, bowline, mark };
+        running.until("all jobs run", |left| left.len() >= 5 * EACH);
+        running
+    }
+
+    /// Returns the processes that carry the mark.
+    fn left(&self) -> Vec<String> {
+        let all = std::fs::read_dir("/proc").unwrap().filter_map(|entry| Some(entry.ok()?.path()));
+        all.filter(|process| {
+            process.file_name().is_some_and(|name| name.to_str().unwrap().parse::<u32>().is_ok())
+        })
+        .filter_map(|process| {
+            let line = std::fs::read(process.join("cmdline")).ok()?;
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            line.contains(&self.mark).then(|| format!("{}: {line}", process.display()))
+        })
+        .collect()
+    }
+
+    #[track_caller]
+    fn until(&self, what: &str, holds: impl Fn(&[String]) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let left = self.left();
+            if holds(&left) {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "never: {what}; there are {}: {left:#?}",
+                left.len()
+            );
+            std::thread::yield_now();
+        }
+    }
+
+    /// Says that nothing is left soon, and that nothing comes back.
+    #[track_caller]
+    fn leaves_nothing(&self) {
+        let deadline = Instant::now() + SOON;
+        let mut empty = 0;
+        while empty < 5 {
+            let left = self.left();
+            empty = if left.is_empty() { empty + 1 } else { 0 };
+            assert!(empty > 0 || Instant::now() < deadline, "left after 2 s: {left:#?}");
+        }
+        self.home.wait_until_gone();
+    }
+
+    fn helper(&self) -> Pid {
+        let id = self.bowline.id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        let is_helper = |pid: &&str| {
+            let line = std::fs::read_to_string(Path::new("/proc").join(pid).join("cmdline"));
+            line.is_ok_and(|line| line.contains("__bowline-helper"))
+        };
+        let helper = children.split_ascii_whitespace().find(is_helper).unwrap();
+        Pid::from_raw(helper.parse().unwrap()).unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.bowline.kill();
+        let _ = self.bowline.wait();
+    }
+}
+
+#[test]
+fn nothing_of_a_hundred_nested_jobs_is_left_by_kill_9() {
+    for sandbox in ["workspace-write", "off"] {
+        let mut running = Running::start(sandbox);
+        running.bowline.kill().unwrap();
+        running.bowline.wait().unwrap();
+        running.leaves_nothing();
+    }
+}
+
+#[test]
+fn nothing_is_left_when_the_helper_is_killed() {
+    for sandbox in ["workspace-write", "off"] {
+        let running = Running::start(sandbox);
+        kill_process(running.helper(), Signal::KILL).unwrap();
+        running.leaves_nothing();
+    }
+}
+
+#[test]
+fn an_orderly_end_leaves_nothing_either() {
+    for sandbox in ["workspace-write", "off"] {
+        let running = Running::start(sandbox);
+        let bowline = Pid::from_raw(running.bowline.id().cast_signed()).unwrap();
+        kill_process(bowline, Signal::TERM).unwrap();
+        running.until("nothing is left", <[String]>::is_empty);
+        running.leaves_nothing();
+    }
+}

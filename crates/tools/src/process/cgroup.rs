@@ -1,0 +1,170 @@
+//! A cgroup for a helper and all that it starts, where this user may make one.
+//!
+//! Whatever a process does to itself, it stays in its cgroup, and the kernel kills all that is in one in a
+//! single step, however fast it forks. So it finds what no other way does: what is left of a helper that was
+//! killed itself. The helper goes in once, before it starts anything; commands are born in it and pay
+//! nothing for it.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+
+/// What the names of our cgroups begin with; the process that made it follows.
+const PREFIX: &str = "bowline-";
+
+/// How often a cgroup is tried to be made, while others look for what was left over.
+const TRIES: u32 = 3;
+
+/// How often a cgroup is tried to be removed while what is in it dies.
+const ROUNDS: u32 = 100;
+
+/// How long to wait in between.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The cgroup that this process is in, with all that it has started.
+#[derive(Debug)]
+pub(super) struct Cgroup {
+    folder: PathBuf,
+    /// Held as long as its maker lives, so that others know one that is left over.
+    _held: File,
+}
+
+impl Cgroup {
+    /// Makes a cgroup below the one that this process is in, and goes into it; `None` if it may not.
+    pub(super) fn enter() -> Option<Self> {
+        let above = own()?;
+        sweep(&above);
+        (0..TRIES).find_map(|_| Self::make(above.join(name(std::process::id()))))
+    }
+
+    fn make(folder: PathBuf) -> Option<Self> {
+        fs::create_dir(&folder).ok()?;
+        // Kernels before 5.14 do not kill a cgroup.
+        let is_able = folder.join("cgroup.kill").exists();
+        let held = hold(&folder).filter(|_| is_able && join(&folder).is_ok());
+        if held.is_none() {
+            remove(&folder);
+        }
+        Some(Self { folder, _held: held? })
+    }
+
+    /// Leaves it and kills all that is in it. If this process cannot leave it nothing is done.
+    pub(super) fn kill_others(&self) {
+        if self.folder.parent().is_some_and(|above| join(above).is_ok()) {
+            kill(&self.folder);
+        }
+    }
+
+    /// Removes it, once this process has left it and all others are dead.
+    pub(super) fn remove(self) {
+        remove(&self.folder);
+    }
+}
+
+/// Kills all that is left in the cgroup of another process, which has ended; returns when nothing is.
+pub(super) fn kill_of(pid: u32) {
+    let Some(folder) = own().map(|above| above.join(name(pid))).filter(|folder| folder.exists())
+    else {
+        return;
+    };
+    kill(&folder);
+    for _ in 0..ROUNDS {
+        if remove(&folder) {
+            return;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Ends what is left of those who were killed together with all who would have ended it.
+fn sweep(above: &Path) {
+    let Ok(entries) = fs::read_dir(above) else { return };
+    let is_ours = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let pid = name.and_then(|name| name.strip_prefix(PREFIX));
+        pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
+    };
+    for folder in entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_ours) {
+        if hold(&folder).is_some() {
+            kill(&folder);
+            remove(&folder);
+        }
+    }
+}
+
+fn name(pid: u32) -> String {
+    format!("{PREFIX}{pid}")
+}
+
+/// Takes the lock on a cgroup, unless its maker holds it.
+fn hold(folder: &Path) -> Option<File> {
+    let folder = File::open(folder).ok()?;
+    flock(&folder, FlockOperation::NonBlockingLockExclusive).ok()?;
+    Some(folder)
+}
+
+fn join(folder: &Path) -> io::Result<()> {
+    fs::write(folder.join("cgroup.procs"), "0")
+}
+
+fn kill(folder: &Path) {
+    // There may be none.
+    let _ = fs::write(folder.join("cgroup.kill"), "1");
+}
+
+/// Removes a cgroup with those that were made in it; one in which something lives stays.
+fn remove(folder: &Path) -> bool {
+    let inner = fs::read_dir(folder).into_iter().flatten();
+    let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    for entry in inner.filter_map(Result::ok).filter(is_folder) {
+        remove(&entry.path());
+    }
+    fs::remove_dir(folder).is_ok()
+}
+
+/// Returns the folder of the cgroup that this process is in, of the second version.
+fn own() -> Option<PathBuf> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    folder_of(&groups, &mounts)
+}
+
+/// Finds the folder of a cgroup, from what `/proc` says of a process.
+fn folder_of(groups: &str, mounts: &str) -> Option<PathBuf> {
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    mounts.lines().find_map(|line| {
+        let (place, kind) = line.split_once(" - ")?;
+        if kind.split(' ').next() != Some("cgroup2") {
+            return None;
+        }
+        // Number, parent, device, the folder that is mounted, and where.
+        let mut fields = place.split(' ').skip(3);
+        let (root, mounted) = (fields.next()?, fields.next()?);
+        let below = Path::new(group).strip_prefix(root).ok()?;
+        Some(Path::new(mounted).join(below))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cgroup_is_found_where_it_is_mounted() {
+        let both = "8:pids:/a\n0::/user.slice/me.scope\n";
+        let whole = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n";
+        let part = "30 23 0:26 /user.slice /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        let other = "30 23 0:26 /system.slice /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        let old = "30 23 0:26 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n";
+        let found = |mounts: &str| folder_of(both, mounts);
+        assert_eq!(found(whole), Some("/sys/fs/cgroup/user.slice/me.scope".into()));
+        assert_eq!(found(part), Some("/sys/fs/cgroup/me.scope".into()));
+        assert_eq!(found(other), None);
+        assert_eq!(found(old), None);
+        assert_eq!(found(&format!("{old}{whole}")), found(whole));
+        assert_eq!(folder_of("8:pids:/a\n", whole), None);
+    }
+}
