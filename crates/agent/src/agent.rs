@@ -16,6 +16,7 @@ use crate::journal::{Pos, Store};
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::middleware::Middleware;
+use crate::on_end::OnEnd;
 use crate::on_stop::OnStop;
 use crate::op::Input;
 use crate::orchestrator::{Orchestrator, React};
@@ -76,6 +77,8 @@ pub struct Agent {
     pub middleware: Vec<Arc<dyn Middleware>>,
     /// What decides whether a run may end with its answer.
     pub on_stop: Option<Arc<dyn OnStop>>,
+    /// What is done when the agent is down.
+    pub on_end: Option<Arc<dyn OnEnd>>,
     /// Where to look for what is to be steered in.
     pub steering: Option<Arc<dyn Feed>>,
     /// Where to look for what follows up on an answer.
@@ -147,6 +150,7 @@ impl Agent {
             convert: None,
             middleware: Vec::new(),
             on_stop: None,
+            on_end: None,
             steering: None,
             follow_ups: None,
             gate: Arc::new(Open),

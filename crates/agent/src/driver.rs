@@ -25,6 +25,8 @@ pub(crate) async fn drive(mut turn: Turn) {
             break;
         }
     }
+    // It may be no code of ours, and the agent is down either way.
+    let _ = AssertUnwindSafe(turn.leave()).catch_unwind().await;
     while let Some(command) = turn.mailbox.now() {
         command.refuse(AgentError::Closed);
     }

@@ -14,7 +14,7 @@
 //! - [`crew`]: agents that give each other tasks; [`shared`]: what the agents of a session have in common.
 //! - [`effect`]: what changes the conversation at a step; [`transform`]: what changes only what the
 //!   model gets to see of it; [`middleware`]: what wraps a run; [`on_stop`] and [`feed`]: who keeps
-//!   it going.
+//!   it going; [`on_end`]: what is done when it is down.
 //! - [`prompt`]: the system text, from plain facts.
 //! - [`agent`], [`handle`], [`run`], [`event`]: the face for those who embed it.
 //! - `turn` owns one agent's log and does one step; `driver` does step after step.
@@ -41,6 +41,7 @@ pub mod limits;
 mod mailbox;
 mod memory;
 pub mod middleware;
+pub mod on_end;
 pub mod on_stop;
 pub mod op;
 pub mod orchestrator;

@@ -378,6 +378,13 @@ impl Turn {
         Seat { run, events, outcome }
     }
 
+    /// Ends what belongs to the agent and to none of its calls.
+    pub(crate) async fn leave(&self) {
+        if let Some(on_end) = &self.agent.on_end {
+            on_end.on_end(self.session.id, &self.meta).await;
+        }
+    }
+
     /// Tells whether somebody waits for the open run to go on, or for its end.
     pub(crate) fn is_awaited(&self) -> bool {
         self.has_open_run() && (!self.waiters.is_empty() || self.mailbox.keeps_any())

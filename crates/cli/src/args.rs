@@ -35,6 +35,9 @@ pub(crate) enum Command {
     /// List, show, check and delete sessions, and say something to a running one.
     #[command(alias = "session")]
     Sessions(Sessions),
+    /// List jobs that go on when bowline ends, show their output, and end them.
+    #[command(alias = "job")]
+    Jobs(Jobs),
     /// Go back to before a prompt: the conversation, and the files as they were.
     Rewind(undo::Rewind),
     /// Show what a session changed in files.
@@ -63,6 +66,42 @@ pub(crate) enum Command {
     Config(Config),
     /// Check that everything is there that is needed, and say what to do where it is not.
     Doctor(Doctor),
+}
+
+/// A job that a session has started with `survive` goes on when bowline ends. Sessions can be named by the
+/// first digits of their ids.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Jobs {
+    #[command(subcommand)]
+    pub(crate) command: JobCommand,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum JobCommand {
+    /// List the jobs of all sessions, or of one.
+    List {
+        /// The session.
+        session: Option<String>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print all that a job has written.
+    Output {
+        /// The session.
+        session: String,
+        /// The job, such as j1; without it the only one that there is.
+        job: Option<String>,
+    },
+    /// End a job with all that it has started, and print how it came out.
+    Kill {
+        /// The session.
+        session: String,
+        /// The job, such as j1; without it all jobs of the session.
+        job: Option<String>,
+    },
 }
 
 /// What every command takes.

@@ -11,6 +11,7 @@ mod effects;
 mod exec;
 mod exit;
 mod init;
+mod jobs;
 mod mcp;
 mod model;
 mod models;
@@ -69,6 +70,7 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Model(model) => tokio.block_on(model::run(&model)),
         Command::Models(models) => tokio.block_on(models::run(&models)),
         Command::Sessions(sessions) => tokio.block_on(sessions::run(sessions)),
+        Command::Jobs(jobs) => tokio.block_on(jobs::run(jobs)),
         Command::Rewind(rewind) => tokio.block_on(rewind::run(&rewind)),
         Command::Diff(diff) => diff::run(&diff),
         Command::Agents(agents) => agents::run(&agents),

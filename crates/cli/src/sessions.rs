@@ -21,6 +21,7 @@ use bowline_store::files::{RunState, Summary};
 
 use crate::args::{self, Format, SessionCommand, Sessions};
 use crate::exit::Failure;
+use crate::jobs;
 use crate::plain;
 
 /// Runs a command about sessions.
@@ -46,6 +47,12 @@ pub(crate) async fn run(args: Sessions) -> Result<ExitCode, Failure> {
         }
         SessionCommand::Delete { id } => {
             let id = args::resolve(&store, &id)?;
+            let running = jobs::running(&store, id)?.len();
+            if running > 0 {
+                return Err(Failure::Usage(format!(
+                    "{running} job(s) of session {id} still run; end them first: bowline jobs kill {id}"
+                )));
+            }
             store.delete(id)?;
             writeln!(io::stdout(), "deleted {id}")
         }

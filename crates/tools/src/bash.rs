@@ -1,6 +1,7 @@
 //! Running commands.
 
 mod files;
+mod survive;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,6 +56,8 @@ pub struct BashInput {
     timeout: Option<u64>,
     /// Run as a job at once, e.g. a server.
     background: Option<bool>,
+    /// A job that goes on when bowline ends.
+    survive: Option<bool>,
 }
 
 /// How watching a command ended.
@@ -123,6 +126,10 @@ impl BashInput {
         self.background.unwrap_or(false)
     }
 
+    fn is_surviving(&self) -> bool {
+        self.survive.unwrap_or(false)
+    }
+
     /// Returns how long the call may take, and whether the command ends with it.
     fn time(&self, tool_time: Option<Duration>) -> (Option<Duration>, bool) {
         let soft = if self.is_background() { Some(START) } else { tool_time };
@@ -150,8 +157,9 @@ impl Tool for Bash {
         Access::execute(input.command.clone())
     }
 
-    fn recovery(&self, _: &BashInput) -> Recovery {
-        Recovery::Unknown
+    fn recovery(&self, input: &BashInput) -> Recovery {
+        // What survives is there to be found.
+        if input.is_surviving() { Recovery::Reattach } else { Recovery::Unknown }
     }
 
     fn deadline(&self) -> Deadline {
@@ -165,6 +173,9 @@ impl Tool for Bash {
                  file and run that",
                 input.command.len()
             )));
+        }
+        if input.is_surviving() {
+            return self.survive(input, cx).await;
         }
         let files = Files::create(&self.workspace.folder(cx), cx.call.as_str())
             .map_err(|error| ToolError::Failed(format!("cannot keep the output: {error}")))?;

@@ -73,6 +73,25 @@ pub(crate) fn remove_temporary(scratch: &Path, owner: &str) {
     let _ = fs::remove_dir_all(temporary(scratch, owner));
 }
 
+/// Gives a command that outlives bowline a folder of its own for what is temporary, in the place of one that
+/// goes with bowline. So does the proxy to some hosts: it gets none of them, and what is returned says so.
+pub(crate) fn in_folder_of_its_own(command: &mut Command, folder: PathBuf) -> Option<&'static str> {
+    let names = ["TMPDIR", "TMP", "TEMP"];
+    command.environment.retain(|(name, _)| !names.contains(&name.as_str()));
+    let shown = folder.display().to_string();
+    command.environment.extend(names.map(|name| (name.to_owned(), shown.clone())));
+    let confinement = command.confinement.as_mut()?;
+    // The last one is the folder that it would have had.
+    confinement.writable.pop();
+    confinement.writable.push(folder);
+    if !matches!(confinement.network, Network::Hosts(_)) {
+        return None;
+    }
+    confinement.network = Network::None;
+    command.environment.retain(|(_, value)| value != PROXY);
+    Some("[it has no network: the hosts that are allowed are reached through bowline]")
+}
+
 /// What must be said of a confined command that has failed; nothing of one that was not confined.
 #[derive(Debug)]
 pub(crate) struct Sandboxed {

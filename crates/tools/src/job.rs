@@ -12,11 +12,11 @@ use serde::Deserialize;
 use bowline_agent::tool::{Access, Deadline, Recovery, Tool, ToolContext, ToolError, ToolOutput};
 
 use crate::bash::{after, end_of};
-use crate::process::Status;
+use crate::process::{Fate, Status, Survivor};
 use jobs::{Kept, Live, State};
 
 pub use jobs::Jobs;
-pub(crate) use jobs::NewJob;
+pub(crate) use jobs::{Found, NewJob};
 
 /// The tool `job`.
 #[derive(Debug)]
@@ -88,14 +88,15 @@ impl Tool for Job {
         let only = if wanted.is_none() && known.len() == 1 { known.first() } else { None };
         let named = known.iter().find(|job| Some(job.id()) == wanted);
         let job = named.or(only).ok_or_else(|| unknown(wanted, &known))?;
+        let wait = Duration::from_secs(input.wait.unwrap_or(0));
+        let wait = cx.tool_time.map_or(wait, |time| wait.min(time));
         let job = match job {
             Known::Live(live) => live,
+            Known::Found(found) => return found_output(found, input.action, wait, cx).await,
             Known::Past(past) => return past_output(past, input.action, cx).await,
         };
         match input.action {
             JobAction::List | JobAction::Output => {
-                let wait = Duration::from_secs(input.wait.unwrap_or(0));
-                let wait = cx.tool_time.map_or(wait, |time| wait.min(time));
                 tokio::select! {
                     () = job.over() => {}
                     () = cx.cancel.cancelled() => {}
@@ -122,25 +123,33 @@ impl Tool for Job {
 enum Known {
     /// It was started by this process.
     Live(Arc<Live>),
+    /// It outlives the process that has started it, whichever that was.
+    Found(Arc<Found>),
     /// It was started by an earlier process, with which it ended.
     Past(Kept),
 }
 
 impl Known {
-    fn kept(&self) -> &Kept {
+    fn kept(&self) -> Kept {
         match self {
-            Self::Live(live) => &live.kept,
-            Self::Past(kept) => kept,
+            Self::Live(live) => live.kept.clone(),
+            Self::Found(found) => found.kept(),
+            Self::Past(kept) => kept.clone(),
         }
     }
 
     fn id(&self) -> &str {
-        &self.kept().id
+        match self {
+            Self::Live(live) => &live.kept.id,
+            Self::Found(found) => &found.survivor.asked().id,
+            Self::Past(kept) => &kept.id,
+        }
     }
 
     fn state(&self) -> String {
         match self {
             Self::Live(live) => live_state(live),
+            Self::Found(found) => state_of(&found.survivor),
             Self::Past(kept) => past_state(kept),
         }
     }
@@ -158,10 +167,29 @@ fn over_state(status: &Status) -> String {
     end_of(status).unwrap_or_else(|| "exit code 0".to_owned())
 }
 
+/// Says in what state a job is that outlives bowline.
+pub fn state_of(survivor: &Survivor) -> String {
+    match survivor.fate() {
+        Fate::Running { time } => format!("running for {} s", time.as_secs()),
+        Fate::Over(status) => over_state(&status),
+        Fate::Refused(error) => error,
+        Fate::Lost { is_restarted: true } => {
+            "lost: the machine was restarted, and nobody knows how it ended".to_owned()
+        }
+        Fate::Lost { is_restarted: false } => {
+            "lost: what kept it was killed, and nobody knows how it ended".to_owned()
+        }
+    }
+}
+
 /// Says what became of a job whose process is no longer ours.
 fn past_state(kept: &Kept) -> String {
     match kept.status() {
         Some(status) => over_state(&status),
+        None if kept.is_of_another() => {
+            "it belongs to the session from which this one was copied".to_owned()
+        }
+        None if kept.survives => "lost: what was kept of it is gone".to_owned(),
         None => "ended with the bowline process that had started it; nobody knows how".to_owned(),
     }
 }
@@ -190,6 +218,38 @@ async fn output(live: &Live, cx: &ToolContext) -> Result<ToolOutput, ToolError> 
     live.set_shown(end);
     let text = if text.is_empty() { "(no new output)".to_owned() } else { text };
     Ok(after(text, &format!("[{}: {state}]", live.kept.id)).into())
+}
+
+/// Returns what is new in the output of a job that survives, and its state.
+pub(crate) async fn new_output(found: &Found, cx: &ToolContext) -> Result<String, ToolError> {
+    let state = state_of(&found.survivor);
+    let (text, end) = found.kept().files().excerpt(found.shown(), cx.output_bytes).await?;
+    found.set_shown(end);
+    let text = if text.is_empty() { "(no new output)".to_owned() } else { text };
+    Ok(after(text, &format!("[{}: {state}]", found.survivor.asked().id)))
+}
+
+async fn found_output(
+    found: &Found,
+    action: JobAction,
+    wait: Duration,
+    cx: &ToolContext,
+) -> Result<ToolOutput, ToolError> {
+    match action {
+        JobAction::Write => {
+            let id = &found.survivor.asked().id;
+            return Err(ToolError::Failed(format!(
+                "{id} has no standard input, since it survives"
+            )));
+        }
+        JobAction::Kill => found.survivor.end().await,
+        JobAction::List | JobAction::Output => tokio::select! {
+            () = found.survivor.over() => {}
+            () = cx.cancel.cancelled() => {}
+            () = tokio::time::sleep(wait) => {}
+        },
+    }
+    Ok(new_output(found, cx).await?.into())
 }
 
 async fn past_output(

@@ -72,7 +72,7 @@ pub use git::{
     GitStatusInput,
 };
 pub use http::{HttpRequest, HttpTool};
-pub use job::{Job, JobInput, Jobs};
+pub use job::{Job, JobInput, Jobs, state_of};
 pub use message::{Message, MessageInput};
 pub use notes::{
     ListNotes, ListNotesInput, NotesPlace, ReadNote, ReadNoteInput, WriteNote, WriteNoteInput,

@@ -5,6 +5,8 @@
 //! process group, and it sees when bowline is gone, however it went, and ends it all. It has no
 //! terminal and an empty environment, and it keeps how each command ended in a file.
 //!
+//! A command that is to outlive bowline gets a helper of its own instead, its keeper: see [`Survivor`].
+//!
 //! Without a helper (see [`Helper`]) a command runs in a process group of bowline's own: what
 //! leaves the group is not found when the command is ended, what runs when bowline is killed runs
 //! on, and nobody notes how it ended.
@@ -26,6 +28,7 @@ mod link;
 mod output;
 mod plain;
 mod protocol;
+mod survivor;
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -43,6 +46,7 @@ use protocol::{Kept, Start, Streams};
 
 pub use available::Available;
 pub use protocol::{Cause, Status};
+pub use survivor::{Asked, Fate, Survivor};
 
 /// The argument that makes a bowline binary a helper; nobody else may use it.
 const HELPER_ARGUMENT: &str = "__bowline-helper";
@@ -52,6 +56,9 @@ pub(crate) const PROXY: &str = "http://127.0.0.1:3128";
 
 /// The argument that has a helper say what the machine can do, and end.
 const PROBE_ARGUMENT: &str = "probe";
+
+/// The argument that makes a helper a keeper.
+const KEEPER_ARGUMENT: &str = "keeper";
 
 /// How long to wait for what has been killed to be gone.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -86,6 +93,9 @@ fn serve(task: Option<&str>) -> i32 {
         let found = serde_json::to_vec(&confine::probe()).unwrap_or_default();
         return i32::from(std::io::stdout().write_all(&found).is_err());
     }
+    if task == Some(KEEPER_ARGUMENT) {
+        return i32::from(helper::keep().is_err());
+    }
     let socket = std::io::stdin().as_fd().try_clone_to_owned();
     let is_socket = |fd: &std::os::fd::OwnedFd| rustix::net::sockopt::socket_type(fd).is_ok();
     match (socket.ok().filter(is_socket), task) {
@@ -98,6 +108,25 @@ fn serve(task: Option<&str>) -> i32 {
 #[cfg(not(target_os = "linux"))]
 fn serve(_: Option<&str>) -> i32 {
     2
+}
+
+/// Ends what is left of the command of a keeper that was killed.
+#[cfg(target_os = "linux")]
+fn end_what_is_left(keeper: u32, cgroup: Option<&Path>) {
+    if let Some(cgroup) = cgroup {
+        cgroup::kill_left(cgroup);
+    }
+    // The number may have come to be that of another helper, whose commands are marked with it.
+    if !Path::new("/proc").join(keeper.to_string()).exists() {
+        family::kill_tagged(keeper);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn end_what_is_left(_: u32, _: Option<&Path>) {}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Which program is the helper process.
@@ -249,7 +278,32 @@ impl Processes {
     /// [`ProcessError::Helper`]; that the command itself cannot be started is known only to
     /// [`Running::exit`].
     pub async fn start(&self, command: Command) -> Result<Running, ProcessError> {
-        let start = Start {
+        self.order_start(self.start_of(command), None).await
+    }
+
+    /// Starts a command that goes on when bowline is gone, for at most `time`. Its note is written beside its
+    /// output, where [`Survivor::all_in`] finds it again. What it leaves behind when it is over is ended.
+    ///
+    /// Must be called within a tokio runtime with IO and time.
+    ///
+    /// # Errors
+    /// [`ProcessError::Helper`], and [`ProcessError::Refused`] without a helper; that the command itself
+    /// cannot be started is told by [`Survivor::fate`].
+    pub async fn survive(
+        &self,
+        command: Command,
+        asked: Asked,
+        time: Option<Duration>,
+    ) -> Result<Survivor, ProcessError> {
+        let program = self.program().ok_or_else(|| {
+            let what = "there is no helper process, and nothing outlives bowline without one";
+            ProcessError::Refused(what.to_owned())
+        })?;
+        survivor::start(&program, self.start_of(command), asked, time).await
+    }
+
+    fn start_of(&self, command: Command) -> Start {
+        Start {
             id: self.next.fetch_add(1, Ordering::Relaxed),
             owner: command.owner,
             program: command.program,
@@ -264,8 +318,7 @@ impl Processes {
             }),
             confinement: command.confinement,
             namespaces: !self.without_namespaces,
-        };
-        self.order_start(start, None).await
+        }
     }
 
     /// Starts a service; returns it with bowline's ends of its pipes.

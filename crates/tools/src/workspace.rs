@@ -4,9 +4,14 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+
+use bowline_agent::event::AgentMeta;
 use bowline_agent::id::{AgentId, SessionId};
+use bowline_agent::on_end::OnEnd;
 use bowline_agent::tool::{ToolContext, ToolError};
 
+use crate::bash::GRACE;
 use crate::confined;
 use crate::environment::Environment;
 use crate::guard::Guard;
@@ -60,6 +65,17 @@ impl Workspace {
     /// Returns the folder for what tools keep of a session; it may not exist yet.
     pub(crate) fn folder(&self, cx: &ToolContext) -> PathBuf {
         cx.folder().map_or_else(|| self.scratch.join(cx.session.to_string()), Path::to_path_buf)
+    }
+}
+
+/// Ends the commands of an agent that is down, and with the first agent of a session those of all.
+#[async_trait]
+impl OnEnd for Workspace {
+    async fn on_end(&self, session: SessionId, agent: &AgentMeta) {
+        match agent.parent {
+            None => self.end_session(session, GRACE).await,
+            Some(_) => self.end_agent(session, agent.id, GRACE).await,
+        }
     }
 }
 

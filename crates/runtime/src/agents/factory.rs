@@ -129,6 +129,7 @@ impl AgentFactory {
             tells_with,
             orchestrator,
             gate: engine,
+            on_end: Some(Arc::new(workspace)),
             redaction,
             attended: choice.attended,
             cwd: Some(cwd.to_string_lossy().into_owned()),

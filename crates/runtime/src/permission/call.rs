@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use bowline_agent::tool::Access;
+use bowline_agent::tool::{Access, Tool as _};
 use bowline_llm::ToolCall;
+use bowline_tools::Bash;
 
 use super::command::Spelt;
 use super::harmless;
@@ -41,6 +42,8 @@ pub(super) enum Touch {
     Host(String),
     /// A task for an agent of this name.
     Agent(String),
+    /// A life beyond the end of bowline, for what it runs.
+    Survival,
     /// Nothing that could be named; `true` if it changes nothing either.
     Tool {
         is_harmless: bool,
@@ -105,6 +108,12 @@ struct One {
     agent: Option<String>,
 }
 
+/// What of a command's arguments tells whether it is to outlive bowline.
+#[derive(Deserialize)]
+struct Lasting {
+    survive: Option<bool>,
+}
+
 /// The name of agents that nobody has configured.
 const AD_HOC: &str = "ad-hoc";
 
@@ -131,6 +140,8 @@ impl Call {
         touches.extend(hosts.map(|host| Touch::Host(host.clone())));
         if let Some(text) = &access.execute {
             command(&read(text), places, &mut touches);
+            let survives = tool == Bash::NAME && survives(&call.arguments);
+            touches.extend(survives.then_some(Touch::Survival));
         }
         if touches.is_empty() || (access.exclusive && !is_delegation) {
             let is_harmless = access == &Access::none();
@@ -166,6 +177,11 @@ fn delegates(tool: &str, arguments: &str) -> Vec<String> {
     let mut names: Vec<String> = tasks.into_iter().map(|task| named(task.agent)).collect();
     names.extend(agent.into_iter().chain(target_agent));
     names
+}
+
+/// Tells whether a command is to outlive bowline; arguments that cannot be read start none.
+fn survives(arguments: &str) -> bool {
+    serde_json::from_str(arguments).is_ok_and(|Lasting { survive }| survive == Some(true))
 }
 
 /// Finds what a command touches.

@@ -47,6 +47,7 @@ impl Engine {
                 | Touch::Doubt(_)
                 | Touch::Named(..)
                 | Touch::Agent(_)
+                | Touch::Survival
                 | Touch::Tool { .. } => {}
             }
         }

@@ -189,8 +189,11 @@ impl Policy {
             (Decision::Ask, Mode::Auto) if !self.is_attended => Some(Decision::Deny),
             // To plan is to look, whatever else is allowed.
             (Decision::Allow, Mode::Plan) => {
-                (!matches!(touch, Touch::Program { .. } | Touch::Doubt(_) | Touch::Write(_)))
-                    .then_some(decision)
+                let acts = matches!(
+                    touch,
+                    Touch::Program { .. } | Touch::Doubt(_) | Touch::Write(_) | Touch::Survival
+                );
+                (!acts).then_some(decision)
             }
             (Decision::Allow | Decision::Ask | Decision::Deny, _) => Some(decision),
         }
@@ -206,6 +209,7 @@ impl Policy {
             | Touch::Doubt(_)
             | Touch::Host(_)
             | Touch::Agent(_)
+            | Touch::Survival
             | Touch::Tool { .. } => None,
         }
     }
@@ -253,6 +257,7 @@ impl Policy {
             }),
             Touch::Host(_) => Some((asks, "it talks to a host".to_owned())),
             Touch::Agent(_) => allowed("delegating is allowed"),
+            Touch::Survival => Some((asks, "it would go on when bowline ends".to_owned())),
             Touch::Tool { is_harmless: true } => allowed("it changes nothing"),
             Touch::Tool { is_harmless: false } if self.mode == Mode::Auto => allowed(CONFIGURED),
             Touch::Tool { is_harmless: false } => {
@@ -335,6 +340,7 @@ impl Policy {
             | About::Write(_)
             | About::Host(_)
             | About::Agent(_)
+            | About::Survival
             | About::Tool(_) => false,
         })
     }
@@ -365,6 +371,8 @@ fn fit(rule: &Rule, tool: &str, touch: &Touch, look: Look) -> Fit {
     match (&rule.about, touch) {
         // Of everything nothing is said for being named.
         (About::Tool(_) | About::Read(None) | About::Write(None), Touch::Named(..)) => Fit::No,
+        // Who allows a tool does not think of what it leaves for good.
+        (About::Tool(_), Touch::Survival) if look == Look::Sure => Fit::No,
         (About::Tool(pattern), _) => yes(pattern.fits(tool)),
         (About::Command(None), Touch::Program { .. } | Touch::Doubt(_)) => Fit::Yes,
         (About::Command(Some(pattern)), Touch::Program { program, .. }) => match look {
@@ -391,8 +399,14 @@ fn fit(rule: &Rule, tool: &str, touch: &Touch, look: Look) -> Fit {
         (About::Host(Some(pattern)), Touch::Host(host)) => yes(pattern.fits(host)),
         (About::Agent(None), Touch::Agent(_)) => Fit::Yes,
         (About::Agent(Some(pattern)), Touch::Agent(name)) => yes(pattern.fits(name)),
+        (About::Survival, Touch::Survival) => Fit::Yes,
         (
-            About::Command(_) | About::Read(_) | About::Write(_) | About::Host(_) | About::Agent(_),
+            About::Command(_)
+            | About::Read(_)
+            | About::Write(_)
+            | About::Host(_)
+            | About::Agent(_)
+            | About::Survival,
             _,
         ) => Fit::No,
     }
@@ -412,6 +426,7 @@ fn name(tool: &str, touch: &Touch) -> (String, Option<String>) {
         Touch::Write(seen) => same(format!("write({})", super::suggest::escaped(seen.real()))),
         Touch::Host(host) => same(format!("net({host})")),
         Touch::Agent(name) => same(format!("agent({name})")),
+        Touch::Survival => same("survive".to_owned()),
         Touch::Tool { .. } => same(tool.to_owned()),
     }
 }

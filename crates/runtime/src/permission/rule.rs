@@ -7,6 +7,7 @@
 //! | `net(HOST)` | a host |
 //! | `mcp__server__tool`, `mcp__server` | tools of a server |
 //! | `agent(NAME)` | a task for another agent |
+//! | `survive` | a command that goes on when bowline ends |
 //! | `NAME` | a tool |
 
 use std::fmt;
@@ -35,6 +36,8 @@ pub(super) enum About {
     Write(Option<PathPattern>),
     Host(Option<Host>),
     Agent(Option<Glob>),
+    /// Jobs that outlive bowline.
+    Survival,
     /// Tools of servers and all others, by name.
     Tool(ToolPattern),
 }
@@ -84,6 +87,7 @@ impl Rule {
             }
             ("fetch" | "webfetch", None) => About::Tool(ToolPattern::named("fetch")),
             ("agent" | "task", name) => About::Agent(name.map(Glob::new)),
+            ("survive", None) => About::Survival,
             (_, None) => About::Tool(ToolPattern::parse(name)?),
             (_, Some(_)) => {
                 return Err(format!(
@@ -118,6 +122,7 @@ impl Rule {
             }
             About::Host(Some(host)) => host.fits(example),
             About::Agent(Some(name)) => name.fits(example),
+            About::Survival => example == "survive",
             About::Tool(pattern) => pattern.fits(example),
         }
     }
@@ -128,7 +133,11 @@ impl Rule {
             About::Read(pattern) | About::Write(pattern) => {
                 pattern.as_ref().is_some_and(|pattern| pattern.names(special))
             }
-            About::Command(_) | About::Host(_) | About::Agent(_) | About::Tool(_) => false,
+            About::Command(_)
+            | About::Host(_)
+            | About::Agent(_)
+            | About::Survival
+            | About::Tool(_) => false,
         }
     }
 
@@ -146,7 +155,8 @@ impl Rule {
             | About::Read(_)
             | About::Write(_)
             | About::Host(_)
-            | About::Agent(_) => false,
+            | About::Agent(_)
+            | About::Survival => false,
         }
     }
 }

@@ -121,7 +121,7 @@ impl Rule {
                 pattern.is_everything().then(|| wide("every file")).flatten()
             }
             About::Host(None) => wide("every host"),
-            About::Agent(_) | About::Host(Some(_)) => None,
+            About::Agent(_) | About::Host(Some(_)) | About::Survival => None,
             About::Tool(pattern) => pattern.fits("bash").then(|| wide("every tool")).flatten(),
         }
     }

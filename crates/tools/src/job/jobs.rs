@@ -1,7 +1,7 @@
 //! The jobs of all agents of a session.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +15,8 @@ use bowline_agent::tool::{ToolContext, ToolError};
 
 use super::Known;
 use crate::bash::{Files, GRACE};
-use crate::process::{Running, Status};
+use crate::process::{Running, Status, Survivor};
+use crate::workspace::{Workspace, owner};
 
 /// The name under which jobs are recorded.
 const RECORD: &str = "job";
@@ -27,6 +28,10 @@ const MAX_COMMAND: usize = 200;
 #[derive(Debug, Default)]
 pub struct Jobs {
     live: Mutex<HashMap<AgentId, Vec<Arc<Live>>>>,
+    /// What outlives bowline, by the files by which it is found.
+    found: Mutex<HashMap<PathBuf, Arc<Found>>>,
+    /// The last number that was given to a job of each agent.
+    given: Mutex<HashMap<AgentId, u32>>,
 }
 
 /// What the log keeps of a job.
@@ -36,6 +41,9 @@ pub(super) struct Kept {
     pub(super) command: String,
     output: PathBuf,
     status: PathBuf,
+    /// Whether it was to outlive the process that had started it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) survives: bool,
 }
 
 /// A command that becomes a job.
@@ -55,33 +63,117 @@ pub(crate) struct NewJob {
 impl Jobs {
     /// Takes a command over and returns the id by which its agent knows it.
     pub(crate) fn keep(&self, job: NewJob, cx: &ToolContext) -> Result<String, ToolError> {
-        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = live.entry(cx.agent.id).or_default();
-        let recorded = recorded(cx);
-        let ids = recorded.iter().chain(own.iter().map(|job| &job.kept)).map(|kept| &kept.id);
-        let numbers = ids.filter_map(|id| id.strip_prefix('j')?.parse::<u32>().ok());
-        let id = format!("j{}", numbers.max().unwrap_or(0) + 1);
-        let mut command = job.command.replace('\n', " ");
-        command.truncate(command.floor_char_boundary(MAX_COMMAND));
+        let folder = job.files.output.parent().unwrap_or(Path::new(""));
+        let id = self.next_id_in(folder, cx);
         let kept = Kept {
             id: id.clone(),
-            command,
+            command: short(&job.command),
             output: job.files.output.clone(),
             status: job.files.status.clone(),
+            survives: false,
         };
         cx.record(RECORD, &kept)?;
-        own.push(Arc::new(Live::new(kept, job)));
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        live.entry(cx.agent.id).or_default().push(Arc::new(Live::new(kept, job)));
         Ok(id)
+    }
+
+    /// Returns the id of the next job of an agent.
+    pub(crate) fn next_id(&self, cx: &ToolContext, workspace: &Workspace) -> String {
+        self.next_id_in(&workspace.folder(cx), cx)
+    }
+
+    fn next_id_in(&self, folder: &Path, cx: &ToolContext) -> String {
+        let known = self.known_in(folder, cx);
+        let numbers = known.iter().filter_map(|job| job.id().strip_prefix('j')?.parse().ok());
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = given.entry(cx.agent.id).or_default();
+        *last = numbers.max().unwrap_or(0).max(*last) + 1;
+        format!("j{last}")
+    }
+
+    /// Returns what a call has started that survives, in this process or an earlier one.
+    pub(crate) fn started_by(&self, cx: &ToolContext, workspace: &Workspace) -> Option<Arc<Found>> {
+        let mut all = self.surviving(&workspace.folder(cx), cx).into_iter();
+        all.find(|job| job.survivor.asked().call == cx.call.as_str() && job.survivor.has_begun())
+    }
+
+    /// Takes note of what survives, so that what was shown of it is not shown again.
+    pub(crate) fn found(&self, survivor: Survivor) -> Arc<Found> {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Arc::new(Found { survivor: survivor.clone(), shown: AtomicU64::new(0) });
+        Arc::clone(found.entry(survivor.note().to_owned()).or_insert_with(new))
+    }
+
+    /// Records what survives, with the end of the call that started it.
+    pub(crate) fn record_found(&self, job: &Found, cx: &ToolContext) -> Result<(), ToolError> {
+        cx.record(RECORD, &job.kept())
     }
 
     /// Returns the jobs of the agent, those of earlier processes first.
     pub(super) fn known(&self, cx: &ToolContext) -> Vec<Known> {
+        let folder = cx.folder().unwrap_or(Path::new(""));
+        self.known_in(folder, cx)
+    }
+
+    fn known_in(&self, folder: &Path, cx: &ToolContext) -> Vec<Known> {
+        let found = self.surviving(folder, cx);
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         let own = live.get(&cx.agent.id).map(Vec::as_slice).unwrap_or_default();
-        let is_past = |kept: &Kept| !own.iter().any(|job| job.kept == *kept);
+        let is_past = |kept: &Kept| {
+            !own.iter().any(|job| job.kept == *kept)
+                && !found.iter().any(|job| job.survivor.asked().output == kept.output)
+        };
         let past = recorded(cx).into_iter().filter(is_past).map(Known::Past);
-        past.chain(own.iter().map(|job| Known::Live(Arc::clone(job)))).collect()
+        let live = own.iter().map(|job| Known::Live(Arc::clone(job)));
+        let mut all: Vec<Known> = past.collect();
+        all.extend(found.iter().map(|job| Known::Found(Arc::clone(job))));
+        all.extend(live);
+        all
     }
+
+    /// Finds what of the agent survives. What another session has started is in another folder.
+    fn surviving(&self, folder: &Path, cx: &ToolContext) -> Vec<Arc<Found>> {
+        let owner = owner(cx.session, cx.agent.id);
+        let all = Survivor::all_in(folder).into_iter();
+        let own = all.filter(|survivor| survivor.asked().owner == owner && survivor.has_begun());
+        own.map(|survivor| self.found(survivor)).collect()
+    }
+}
+
+/// A job that outlives bowline.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) survivor: Survivor,
+    shown: AtomicU64,
+}
+
+impl Found {
+    pub(super) fn kept(&self) -> Kept {
+        let asked = self.survivor.asked();
+        Kept {
+            id: asked.id.clone(),
+            command: short(&asked.command),
+            output: asked.output.clone(),
+            status: asked.status.clone(),
+            survives: true,
+        }
+    }
+
+    pub(super) fn shown(&self) -> u64 {
+        self.shown.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_shown(&self, shown: u64) {
+        self.shown.store(shown, Ordering::Relaxed);
+    }
+}
+
+/// Returns as much of a command as tells jobs apart.
+fn short(command: &str) -> String {
+    let mut command = command.replace('\n', " ");
+    command.truncate(command.floor_char_boundary(MAX_COMMAND));
+    command
 }
 
 fn recorded(cx: &ToolContext) -> Vec<Kept> {
@@ -91,6 +183,11 @@ fn recorded(cx: &ToolContext) -> Vec<Kept> {
 impl Kept {
     pub(super) fn files(&self) -> Files {
         Files { output: self.output.clone(), status: self.status.clone() }
+    }
+
+    /// Tells whether it belongs to the session of another folder, from which this one was copied.
+    pub(super) fn is_of_another(&self) -> bool {
+        self.survives && self.output.exists()
     }
 
     /// Reads how it ended, if that was written down.

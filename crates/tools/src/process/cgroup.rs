@@ -51,6 +51,11 @@ impl Cgroup {
         Some(Self { folder, _held: held? })
     }
 
+    /// Returns its folder.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Leaves it and kills all that is in it. If this process cannot leave it nothing is done.
     pub(super) fn kill_others(&self) {
         if self.folder.parent().is_some_and(|above| join(above).is_ok()) {
@@ -66,13 +71,19 @@ impl Cgroup {
 
 /// Kills all that is left in the cgroup of another process, which has ended; returns when nothing is.
 pub(super) fn kill_of(pid: u32) {
-    let Some(folder) = own().map(|above| above.join(name(pid))).filter(|folder| folder.exists())
-    else {
+    if let Some(folder) = own().map(|above| above.join(name(pid))) {
+        kill_left(&folder);
+    }
+}
+
+/// Kills all that is left in a cgroup of ours whose maker has ended; returns when nothing is.
+pub(super) fn kill_left(folder: &Path) {
+    if !is_ours(folder) || hold(folder).is_none() {
         return;
-    };
-    kill(&folder);
+    }
+    kill(folder);
     for _ in 0..ROUNDS {
-        if remove(&folder) {
+        if remove(folder) {
             return;
         }
         std::thread::sleep(PAUSE);
@@ -82,17 +93,20 @@ pub(super) fn kill_of(pid: u32) {
 /// Ends what is left of those who were killed together with all who would have ended it.
 fn sweep(above: &Path) {
     let Ok(entries) = fs::read_dir(above) else { return };
-    let is_ours = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str());
-        let pid = name.and_then(|name| name.strip_prefix(PREFIX));
-        pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
-    };
-    for folder in entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_ours) {
+    let folders = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    for folder in folders.filter(|folder| is_ours(folder)) {
         if hold(&folder).is_some() {
             kill(&folder);
             remove(&folder);
         }
     }
+}
+
+/// Tells whether a cgroup is called as ours are.
+fn is_ours(folder: &Path) -> bool {
+    let name = folder.file_name().and_then(|name| name.to_str());
+    let pid = name.and_then(|name| name.strip_prefix(PREFIX));
+    pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
 }
 
 fn name(pid: u32) -> String {

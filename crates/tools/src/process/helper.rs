@@ -3,6 +3,7 @@
 //! It is one thread around one `poll`: the socket to bowline, and a pipe that signal handlers write
 //! to. While nothing happens it does not wake up, except to watch the size of output files.
 
+mod keeper;
 mod running;
 
 use std::collections::VecDeque;
@@ -34,55 +35,40 @@ const MEASURE: Duration = Duration::from_millis(250);
 /// So many rounds in which nothing can be killed show that what is left is a program of another user.
 const IN_VAIN: u32 = 50;
 
+pub(super) use keeper::keep;
+
 /// Serves bowline over standard input until it is gone, then ends everything and returns.
 pub(super) fn serve(socket: UnixStream) -> io::Result<()> {
-    let parent = getppid();
-    // No terminal, so that Ctrl-C reaches bowline alone.
-    let _ = rustix::process::setsid();
-    rustix::process::set_child_subreaper(Some(getpid()))?;
-    let (wakes, waker) = rustix::pipe::pipe_with(
-        rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK,
-    )?;
-    let (stops, stopper) = rustix::pipe::pipe_with(
-        rustix::pipe::PipeFlags::CLOEXEC | rustix::pipe::PipeFlags::NONBLOCK,
-    )?;
-    wake_on(Signal::CHILD, waker.try_clone()?)?;
-    // The signal comes when the *thread* that started the helper ends, so it only asks to look.
-    wake_on(Signal::USR1, waker)?;
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        wake_on(signal, stopper.try_clone()?)?;
-    }
+    let line = Line { socket, parent: getppid(), pipes: VecDeque::new() };
+    let helper = Helper::new(Some(line))?;
     rustix::process::set_parent_process_death_signal(Some(Signal::USR1))?;
-    let helper = Helper {
-        socket,
-        wakes,
-        stops,
-        parent,
-        commands: Vec::new(),
-        owners: Vec::new(),
-        pipes: VecDeque::new(),
-        rooms: Rooms::default(),
-        cgroup: Cgroup::enter(),
-    };
     helper.run();
     Ok(())
 }
 
 struct Helper {
-    socket: UnixStream,
+    /// Who says what to do; a keeper has nobody.
+    line: Option<Line>,
     wakes: OwnedFd,
     stops: OwnedFd,
-    parent: Option<Pid>,
     /// Commands that run, and commands that are over but may have left processes behind.
     commands: Vec<Running>,
     /// Who waits for all commands of an owner to be gone.
     owners: Vec<(u64, String)>,
-    /// What came with requests that have not been read yet.
-    pipes: VecDeque<OwnedFd>,
     /// What confines commands.
     rooms: Rooms,
     /// What none of them leaves, where it can be had.
     cgroup: Option<Cgroup>,
+    /// When a keeper ends what it keeps.
+    deadline: Option<Instant>,
+}
+
+/// The line to bowline.
+struct Line {
+    socket: UnixStream,
+    parent: Option<Pid>,
+    /// What came with requests that have not been read yet.
+    pipes: VecDeque<OwnedFd>,
 }
 
 /// What the loop woke up for.
@@ -92,6 +78,34 @@ struct Woken {
 }
 
 impl Helper {
+    /// Makes of this process the reaper of all that it will start.
+    fn new(line: Option<Line>) -> io::Result<Self> {
+        // No terminal, so that Ctrl-C reaches bowline alone.
+        let _ = rustix::process::setsid();
+        rustix::process::set_child_subreaper(Some(getpid()))?;
+        let pipe = || {
+            use rustix::pipe::{PipeFlags, pipe_with};
+            pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
+        };
+        let ((wakes, waker), (stops, stopper)) = (pipe()?, pipe()?);
+        wake_on(Signal::CHILD, waker.try_clone()?)?;
+        // The signal comes when the *thread* that started the helper ends, so it only asks to look.
+        wake_on(Signal::USR1, waker)?;
+        for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+            wake_on(signal, stopper.try_clone()?)?;
+        }
+        Ok(Self {
+            line,
+            wakes,
+            stops,
+            commands: Vec::new(),
+            owners: Vec::new(),
+            rooms: Rooms::default(),
+            cgroup: Cgroup::enter(),
+            deadline: None,
+        })
+    }
+
     fn run(mut self) {
         let mut inbox = Vec::new();
         // Whatever goes wrong, nothing may be left behind.
@@ -103,7 +117,7 @@ impl Helper {
     fn turn(&mut self, inbox: &mut Vec<u8>) -> io::Result<bool> {
         let woken = self.sleep()?;
         self.reap()?;
-        let is_parent_gone = getppid() != self.parent;
+        let is_parent_gone = self.line.as_ref().is_none_or(|line| getppid() != line.parent);
         if woken.stop || is_parent_gone || (woken.request && !self.serve_inbox(inbox)?) {
             return Ok(false);
         }
@@ -116,11 +130,9 @@ impl Helper {
 
     /// Sleeps until there is something to do.
     fn sleep(&self) -> io::Result<Woken> {
-        let mut fds = vec![
-            PollFd::new(&self.socket, PollFlags::IN),
-            PollFd::new(&self.wakes, PollFlags::IN),
-            PollFd::new(&self.stops, PollFlags::IN),
-        ];
+        let mut fds =
+            vec![PollFd::new(&self.wakes, PollFlags::IN), PollFd::new(&self.stops, PollFlags::IN)];
+        fds.extend(self.line.as_ref().map(|line| PollFd::new(&line.socket, PollFlags::IN)));
         let inputs = self.commands.iter().filter_map(|command| command.stdin.as_ref());
         let waiting = inputs.filter(|input| !input.pending.is_empty());
         fds.extend(waiting.map(|input| PollFd::new(&input.pipe, PollFlags::OUT)));
@@ -130,7 +142,7 @@ impl Helper {
             Err(error) => return Err(error.into()),
         }
         let is_ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
-        let woken = Woken { request: is_ready(0), stop: is_ready(2) };
+        let woken = Woken { request: self.line.is_some() && is_ready(2), stop: is_ready(1) };
         let mut bytes = [0; 64];
         while matches!(rustix::io::read(&self.wakes, &mut bytes), Ok(1..)) {}
         Ok(woken)
@@ -143,7 +155,8 @@ impl Helper {
         let writes_files = self.commands.iter().any(|command| command.files.is_some());
         let measure = writes_files.then_some(MEASURE);
         let tidy = self.rooms.due(|room| is_used(&self.commands, room));
-        ends.chain(measure).chain(tidy).min()
+        let deadline = self.deadline.map(|deadline| deadline.saturating_duration_since(now));
+        ends.chain(measure).chain(tidy).chain(deadline).min()
     }
 
     fn tidy(&mut self) {
@@ -241,7 +254,8 @@ impl Helper {
 
     /// Reads and does what bowline asks; `false` when bowline is gone.
     fn serve_inbox(&mut self, inbox: &mut Vec<u8>) -> io::Result<bool> {
-        match self.receive(inbox) {
+        let Some(line) = &mut self.line else { return Ok(false) };
+        match line.receive(inbox) {
             Ok(0) => return Ok(false),
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => return Ok(true),
@@ -258,32 +272,13 @@ impl Helper {
         Ok(true)
     }
 
-    /// Reads what there is of requests, and what comes with it.
-    fn receive(&mut self, inbox: &mut Vec<u8>) -> rustix::io::Result<usize> {
-        let mut bytes = [0; 16 * 1024];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut into = [IoSliceMut::new(&mut bytes)];
-        let received = recvmsg(&self.socket, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC)?;
-        if received.flags.contains(ReturnFlags::CTRUNC) {
-            return Err(rustix::io::Errno::MSGSIZE);
-        }
-        for message in control.drain() {
-            if let RecvAncillaryMessage::ScmRights(fds) = message {
-                self.pipes.extend(fds);
-            }
-        }
-        inbox.extend(bytes.iter().take(received.bytes));
-        Ok(received.bytes)
-    }
-
     fn serve(&mut self, request: Request) -> io::Result<()> {
         match request {
             Request::Start(start) => {
                 let id = start.id;
                 let pipes = match start.streams {
                     Streams::Kept(_) => Vec::new(),
-                    Streams::Pipes => self.pipes.drain(..self.pipes.len().min(3)).collect(),
+                    Streams::Pipes => self.line.as_mut().map(Line::take_pipes).unwrap_or_default(),
                 };
                 match self.start(*start, pipes) {
                     Ok(command) => self.commands.push(command),
@@ -526,8 +521,38 @@ impl Helper {
         self.answer_with(answer, &[])
     }
 
-    /// Answers with descriptors, which come with the first byte.
     fn answer_with(&mut self, answer: &Answer, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        // Who keeps a command tells nobody: its files say it.
+        self.line.as_mut().map_or(Ok(()), |line| line.answer(answer, descriptors))
+    }
+}
+
+impl Line {
+    fn take_pipes(&mut self) -> Vec<OwnedFd> {
+        self.pipes.drain(..self.pipes.len().min(3)).collect()
+    }
+
+    /// Reads what there is of requests, and what comes with it.
+    fn receive(&mut self, inbox: &mut Vec<u8>) -> rustix::io::Result<usize> {
+        let mut bytes = [0; 16 * 1024];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut into = [IoSliceMut::new(&mut bytes)];
+        let received = recvmsg(&self.socket, &mut into, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(rustix::io::Errno::MSGSIZE);
+        }
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                self.pipes.extend(fds);
+            }
+        }
+        inbox.extend(bytes.iter().take(received.bytes));
+        Ok(received.bytes)
+    }
+
+    /// Answers, perhaps with descriptors, which come with the first byte.
+    fn answer(&mut self, answer: &Answer, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut line = serde_json::to_vec(answer)?;
         line.push(b'\n');
         let mut sent = 0;

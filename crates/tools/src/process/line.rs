@@ -7,7 +7,6 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -21,7 +20,7 @@ use tokio::task::JoinSet;
 
 use super::link::{Ends, Exited, Order};
 use super::protocol::{Answer, CommandId, Request, Start, Status, Streams};
-use super::{HELPER_ARGUMENT, ProcessError, cgroup, family};
+use super::{HELPER_ARGUMENT, ProcessError, cgroup, family, millis};
 use crate::proxy::{self, Permitted, Refused};
 
 /// A line to a helper that runs.
@@ -237,8 +236,4 @@ fn paths(start: &Start) -> Vec<&Path> {
         paths.extend(named.chain(&confinement.hidden).map(PathBuf::as_path));
     }
     paths
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,7 @@
 //! What bowline and its helper process say to each other: one JSON object a line.
 //!
-//! Both ends are the same build, so there is no version to agree on. Fields may be added to
-//! [`Start`] as commands get more to obey (a life beyond bowline's).
+//! Both ends are the same build, so there is no version to agree on. A keeper is told one [`Keep`], and
+//! answers nobody.
 //!
 //! A `Start` with [`Streams::Pipes`] carries three descriptors along with its first byte; they belong
 //! to the requests in the order in which these come. So does the one that comes with `Listening`.
@@ -27,6 +27,14 @@ pub(super) enum Request {
     End { id: CommandId, grace_ms: u64 },
     /// End all commands of an owner with all they have started. Answered by `OwnerEnded`.
     EndOwner { ticket: u64, owner: String, grace_ms: u64 },
+}
+
+/// A command to run and to keep when bowline is gone.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Keep {
+    pub(super) start: Start,
+    /// After how long it is ended.
+    pub(super) time_ms: Option<u64>,
 }
 
 /// A command to run.

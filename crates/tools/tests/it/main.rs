@@ -18,6 +18,7 @@ mod notes;
 mod patches;
 mod search;
 mod skills;
+mod survivors;
 mod talk;
 mod undo;
 mod web;
