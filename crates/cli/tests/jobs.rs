@@ -9,8 +9,8 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::json;
-use support::{Home, Provider, Reply, results};
+use serde_json::{Value, json};
+use support::{Home, Provider, Reply, messages, results};
 
 /// How soon nothing may be left.
 const SOON: Duration = Duration::from_secs(2);
@@ -153,4 +153,114 @@ fn an_orderly_end_leaves_nothing_either() {
         running.until("nothing is left", <[String]>::is_empty);
         running.leaves_nothing();
     }
+}
+
+/// Says what the results of a request say, one after the other.
+fn told(request: &Value) -> Vec<String> {
+    let said = messages(request).iter().filter(|message| message["role"] == "tool");
+    said.map(|message| message["content"].as_str().unwrap().to_owned()).collect()
+}
+
+/// A home whose model starts a job that survives, and then does what the test wants of it.
+fn surviving(next: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> (Home, Provider) {
+    let command = "echo begun; until [ -e go ]; do sleep 0.01; done; echo done; exit 3";
+    let provider = Provider::answering(move |request| match results(request) {
+        0 => {
+            let arguments = json!({ "command": command, "survive": true });
+            Reply::Calls(vec![("a".to_owned(), "bash", arguments)])
+        }
+        _ => next(request),
+    });
+    let home = Home::new(&provider);
+    (home, provider)
+}
+
+/// Calls `job`.
+fn job(id: &str, arguments: Value) -> Reply {
+    Reply::Calls(vec![(id.to_owned(), "job", arguments)])
+}
+
+#[test]
+fn a_job_that_survives_is_found_by_the_session_after_kill_9() {
+    let (home, provider) = surviving(|request| match results(request) {
+        1 => {
+            let sleep = json!({ "command": "echo > asleep; sleep 1000" });
+            Reply::Calls(vec![("b".to_owned(), "bash", sleep)])
+        }
+        2 => job("c", json!({ "action": "list" })),
+        3 if messages(request).iter().any(|message| message["content"] == "and now?") => {
+            job("d", json!({ "action": "output", "wait": 20 }))
+        }
+        _ => Reply::Text("over".to_owned()),
+    });
+    let mut command = home.bowline();
+    command.args(["exec", "--allow", "survive", "go"]);
+    let mut bowline = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !home.work().join("asleep").exists() {
+        assert!(Instant::now() < deadline, "the second command never runs");
+        std::thread::yield_now();
+    }
+    bowline.kill().unwrap();
+    bowline.wait().unwrap();
+    let session = home.sessions().remove(0);
+    let (code, out, _) = home.run(&["jobs", "list"]);
+    assert!(code == 0 && out.contains("  j1  running for "), "{out}");
+
+    let resume = format!("--resume={session}");
+    let (code, _, errors) = home.run(&["exec", &resume]);
+    assert_eq!(code, 0, "{errors}");
+    let said = told(provider.requests().last().unwrap());
+    assert!(said[0].starts_with("begun\n[j1: running for "), "{said:#?}");
+    assert!(said[2].starts_with("j1: running for "), "{said:#?}");
+
+    // It minds an orderly end as little.
+    let (code, _, errors) = home.run(&["sessions", "delete", &session]);
+    assert_eq!(code, 2);
+    let refused = format!("bowline jobs kill {session}");
+    assert!(errors.contains(&refused), "{errors}");
+    std::fs::write(home.work().join("go"), "").unwrap();
+    let (code, _, errors) = home.run(&["exec", &resume, "and now?"]);
+    assert_eq!(code, 0, "{errors}");
+    let said = told(provider.requests().last().unwrap());
+    assert_eq!(said[3], "begun\ndone\n[j1: exit code 3]", "{said:#?}");
+    let (_, out, _) = home.run(&["jobs", "list"]);
+    assert!(out.contains("  j1  exit code 3  echo begun;"), "{out}");
+}
+
+#[test]
+fn a_person_sees_and_ends_what_survives() {
+    let (home, _provider) = surviving(|_| Reply::Text("over".to_owned()));
+    let (code, _, errors) = home.run(&["exec", "--allow", "survive", "go"]);
+    assert_eq!(code, 0, "{errors}");
+    let session = home.sessions().remove(0);
+    let (code, out, _) = home.run(&["jobs", "output", &session]);
+    assert_eq!((code, out.as_str()), (0, "begun\n"));
+    let (code, out, _) = home.run(&["jobs", "list", &session, "--json"]);
+    let line: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &line["job"], &line["running"]), (0, &json!("j1"), &json!(true)));
+    assert!(!home.processes().is_empty());
+    let (code, _, errors) = home.run(&["jobs", "kill", &session, "j2"]);
+    assert_eq!(code, 2, "{errors}");
+    let (code, out, _) = home.run(&["jobs", "kill", &session]);
+    assert!(code == 0 && out.contains("  j1  killed by signal 15  echo begun;"), "{out}");
+    home.wait_until_gone();
+    let (code, _, errors) = home.run(&["sessions", "delete", &session]);
+    assert_eq!(code, 0, "{errors}");
+}
+
+#[test]
+fn to_survive_takes_a_rule() {
+    let (home, provider) = surviving(|_| Reply::Text("over".to_owned()));
+    for allowed in [&["exec", "go"][..], &["exec", "--allow", "bash", "--sandbox", "off", "go"]] {
+        let (code, _, errors) = home.run(allowed);
+        assert_eq!(code, 0, "{errors}");
+        let said = told(provider.requests().last().unwrap());
+        let denied = "survive: it would go on when bowline ends (permission mode auto); \
+                      the user can allow it with --allow 'survive'";
+        assert!(said[0].contains(denied), "{said:?}");
+    }
+    let (_, out, _) = home.run(&["jobs", "list"]);
+    assert_eq!(out, "");
+    home.wait_until_gone();
 }
