@@ -6,11 +6,16 @@ mod support;
 
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use support::{Home, Provider, Reply, messages, results};
+
+/// Tells the runs of one test program apart.
+static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// How soon nothing may be left.
 const SOON: Duration = Duration::from_secs(2);
@@ -47,7 +52,7 @@ struct Running {
 
 impl Running {
     fn start(sandbox: &str) -> Self {
-        let mark = format!("mark-{}-{}", std::process::id(), sandbox);
+        let mark = format!("mark-{}-{}-{sandbox}", std::process::id(), COUNT.fetch_add(1, Relaxed));
         let command = hundred(&mark);
         let provider = Provider::answering(move |request| match results(request) {
             0 => Reply::Calls(vec![("a".to_owned(), "bash", json!({ "command": command }))]),
@@ -106,16 +111,23 @@ impl Running {
         self.home.wait_until_gone();
     }
 
-    fn helper(&self) -> Pid {
-        let id = self.bowline.id();
-        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
-        let is_helper = |pid: &&str| {
-            let line = std::fs::read_to_string(Path::new("/proc").join(pid).join("cmdline"));
-            line.is_ok_and(|line| line.contains("__bowline-helper"))
-        };
-        let helper = children.split_ascii_whitespace().find(is_helper).unwrap();
-        Pid::from_raw(helper.parse().unwrap()).unwrap()
+    /// Returns the helper, and who watches over it: a child of bowline, and its child.
+    fn helpers(&self) -> [Pid; 2] {
+        let watcher = child_of(self.bowline.id(), "__bowline-helper");
+        let helper = child_of(watcher.as_raw_nonzero().get().cast_unsigned(), "__bowline-helper");
+        [helper, watcher]
     }
+}
+
+/// Returns the child of a process whose command line holds a word.
+fn child_of(parent: u32, word: &str) -> Pid {
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+    let is_it = |pid: &&str| {
+        let line = std::fs::read_to_string(Path::new("/proc").join(pid).join("cmdline"));
+        line.is_ok_and(|line| line.contains(word))
+    };
+    let child = children.unwrap().split_ascii_whitespace().find(is_it).unwrap().parse().unwrap();
+    Pid::from_raw(child).unwrap()
 }
 
 impl Drop for Running {
@@ -136,11 +148,13 @@ fn nothing_of_a_hundred_nested_jobs_is_left_by_kill_9() {
 }
 
 #[test]
-fn nothing_is_left_when_the_helper_is_killed() {
+fn nothing_is_left_when_the_helper_or_its_watcher_is_killed() {
     for sandbox in ["workspace-write", "off"] {
-        let running = Running::start(sandbox);
-        kill_process(running.helper(), Signal::KILL).unwrap();
-        running.leaves_nothing();
+        for which in [0, 1] {
+            let running = Running::start(sandbox);
+            kill_process(running.helpers()[which], Signal::KILL).unwrap();
+            running.leaves_nothing();
+        }
     }
 }
 

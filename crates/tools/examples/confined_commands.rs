@@ -80,15 +80,20 @@ fn children_ticks() -> std::io::Result<u32> {
     Ok(fields.skip(13).take(2).filter_map(|ticks| ticks.parse::<u32>().ok()).sum())
 }
 
-/// Returns how much memory of its own the helper has.
+/// Returns how much memory of its own the helper has, and who watches over it.
 fn memory() -> String {
-    let me = std::process::id();
-    let children = std::fs::read_to_string(format!("/proc/self/task/{me}/children"));
-    let helper = children.unwrap_or_default();
-    let helper = helper.split_ascii_whitespace().next().unwrap_or_default().to_owned();
-    let smaps = std::fs::read_to_string(format!("/proc/{helper}/smaps_rollup")).unwrap_or_default();
-    let own = smaps.lines().filter(|line| line.starts_with("Private_"));
-    let kib: u64 =
-        own.filter_map(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()).sum();
-    format!("{kib} KiB")
+    let children = |pid: &str| {
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let children = children.unwrap_or_default();
+        children.split_ascii_whitespace().next().unwrap_or_default().to_owned()
+    };
+    let watcher = children(&std::process::id().to_string());
+    let own = [children(&watcher), watcher].map(|pid| {
+        let smaps =
+            std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+        let own = smaps.lines().filter(|line| line.starts_with("Private_"));
+        own.filter_map(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()).sum()
+    });
+    let [helper, watcher]: [u64; 2] = own;
+    format!("{helper} KiB, watcher {watcher} KiB")
 }

@@ -2,8 +2,10 @@
 //!
 //! Commands are started by one small helper process per [`Processes`], made at first use. It is the
 //! reaper of everything that descends from the commands, so that it finds also what has left its
-//! process group, and it sees when bowline is gone, however it went, and ends it all. It has no
-//! terminal and an empty environment, and it keeps how each command ended in a file.
+//! process group, and it sees when bowline is gone, however it went, and ends it all. A second process
+//! watches over it, and ends what a helper leaves that is killed itself. Where it can be had both are helped
+//! by a cgroup. The helper has no terminal and an empty environment, and it keeps how each command ended in
+//! a file.
 //!
 //! A command that is to outlive bowline gets a helper of its own instead, its keeper: see [`Survivor`].
 //!

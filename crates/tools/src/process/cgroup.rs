@@ -33,11 +33,12 @@ pub(super) struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes a cgroup below the one that this process is in, and goes into it; `None` if it may not.
-    pub(super) fn enter() -> Option<Self> {
+    /// Makes a cgroup for a helper below the one that this process is in, and goes into it; `None` if it may
+    /// not.
+    pub(super) fn enter(helper: u32) -> Option<Self> {
         let above = own()?;
         sweep(&above);
-        (0..TRIES).find_map(|_| Self::make(above.join(name(std::process::id()))))
+        (0..TRIES).find_map(|_| Self::make(above.join(name(helper))))
     }
 
     fn make(folder: PathBuf) -> Option<Self> {

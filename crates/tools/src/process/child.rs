@@ -1,10 +1,11 @@
-//! The three things the helper does that the compiler cannot check: code between `fork` and `exec`,
-//! a signal handler, and closing files it never opened.
+//! The four things the helper does that the compiler cannot check: code between `fork` and `exec`,
+//! a signal handler, closing files it never opened, and going on as two processes.
 #![expect(
     unsafe_code,
     reason = "the parent-death signal can only be asked for by the child itself, between fork and \
               exec; without a SIGCHLD handler orphans would stay zombies until the next event; and \
-              what bowline inherited from its own parent would be inherited by every command"
+              what bowline inherited from its own parent would be inherited by every command; and who \
+              watches over a helper is its parent, which costs no program of its own"
 )]
 
 use std::io;
@@ -12,7 +13,7 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 
 /// Has the child killed when the calling thread, which must be the one that spawns it, ends.
 pub(super) fn dies_with_parent(command: &mut Command) {
@@ -39,6 +40,17 @@ pub(super) fn wake_on(signal: Signal, pipe: OwnedFd) -> io::Result<()> {
     };
     // SAFETY: the handler makes one raw system call, which is async-signal-safe.
     unsafe { signal_hook_registry::register(signal.as_raw(), wake) }.map(drop)
+}
+
+/// Makes a child that goes on from here as well; `None` in the child.
+///
+/// The process must have no other thread: what that holds would be held in the child for good.
+pub(super) fn fork() -> io::Result<Option<Pid>> {
+    // SAFETY: a helper has one thread, so that everything is in the child as it is here.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        child => Ok(Pid::from_raw(child)),
+    }
 }
 
 /// Closes everything but standard input, output and error.

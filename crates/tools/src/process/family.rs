@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io;
+use std::time::Duration;
 
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process, kill_process_group, pidfd_open,
@@ -151,9 +152,37 @@ pub(super) fn kill_growing(find: impl Fn() -> Vec<Process>) -> bool {
     signal_all(&family, Signal::KILL)
 }
 
+/// So many rounds in which nothing can be killed show that what is left is a program of another user.
+const IN_VAIN: u32 = 50;
+
+/// How long to wait between two rounds of killing what would not go.
+pub(super) const ROUND: Duration = Duration::from_millis(5);
+
+/// Kills all that descends from this process, again and again until nothing is left. `reap` collects those
+/// that are over.
+pub(super) fn end_descendants(mut reap: impl FnMut()) {
+    let me = getpid().as_raw_pid();
+    let find = || {
+        let mut all = descendants(&snapshot(), [me]);
+        all.retain(|process| process.pid.as_raw_pid() != me);
+        all
+    };
+    let mut in_vain = 0;
+    reap();
+    while in_vain < IN_VAIN && !own_children().is_empty() {
+        kill_children();
+        in_vain = if kill_growing(find) { 0 } else { in_vain + 1 };
+        reap();
+        if !own_children().is_empty() {
+            std::thread::sleep(ROUND);
+            reap();
+        }
+    }
+}
+
 /// Kills the children of this process, and their groups. Of a chain of processes each of which only starts
 /// the next one, the last is a child of its reaper most of the time.
-pub(super) fn kill_children() {
+fn kill_children() {
     let children = own_children().into_iter().filter_map(Pid::from_raw).filter_map(Process::read);
     signal_all(&children.collect::<Vec<_>>(), Signal::KILL);
 }

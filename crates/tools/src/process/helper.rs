@@ -5,6 +5,7 @@
 
 mod keeper;
 mod running;
+mod watch;
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Write};
@@ -27,26 +28,28 @@ use super::family::{self, Process, TAG};
 use super::output::{now_ms, open_output, write_status};
 use super::protocol::{Answer, Cause, CommandId, Request, Start, Status, Streams};
 use crate::guard::Network;
-use running::{Ending, Files, ROUND, Running, owns};
+use running::{Ending, Files, Means, Running, owns};
+use watch::{Lasts, watched};
 
 /// How often output files are measured.
 const MEASURE: Duration = Duration::from_millis(250);
-
-/// So many rounds in which nothing can be killed show that what is left is a program of another user.
-const IN_VAIN: u32 = 50;
 
 pub(super) use keeper::keep;
 
 /// Serves bowline over standard input until it is gone, then ends everything and returns.
 pub(super) fn serve(socket: UnixStream) -> io::Result<()> {
-    let line = Line { socket, parent: getppid(), pipes: VecDeque::new() };
-    let helper = Helper::new(Some(line))?;
-    rustix::process::set_parent_process_death_signal(Some(Signal::USR1))?;
-    helper.run();
-    Ok(())
+    watched(Lasts::WithBowline, |name| {
+        let line = Line { socket, watcher: getppid(), pipes: VecDeque::new() };
+        let helper = Helper::new(name, Some(line))?;
+        rustix::process::set_parent_process_death_signal(Some(Signal::USR1))?;
+        helper.run();
+        Ok(())
+    })
 }
 
 struct Helper {
+    /// What it is called by bowline: the number of its watcher.
+    name: u32,
     /// Who says what to do; a keeper has nobody.
     line: Option<Line>,
     wakes: OwnedFd,
@@ -66,7 +69,7 @@ struct Helper {
 /// The line to bowline.
 struct Line {
     socket: UnixStream,
-    parent: Option<Pid>,
+    watcher: Option<Pid>,
     /// What came with requests that have not been read yet.
     pipes: VecDeque<OwnedFd>,
 }
@@ -79,9 +82,7 @@ struct Woken {
 
 impl Helper {
     /// Makes of this process the reaper of all that it will start.
-    fn new(line: Option<Line>) -> io::Result<Self> {
-        // No terminal, so that Ctrl-C reaches bowline alone.
-        let _ = rustix::process::setsid();
+    fn new(name: u32, line: Option<Line>) -> io::Result<Self> {
         rustix::process::set_child_subreaper(Some(getpid()))?;
         let pipe = || {
             use rustix::pipe::{PipeFlags, pipe_with};
@@ -89,19 +90,20 @@ impl Helper {
         };
         let ((wakes, waker), (stops, stopper)) = (pipe()?, pipe()?);
         wake_on(Signal::CHILD, waker.try_clone()?)?;
-        // The signal comes when the *thread* that started the helper ends, so it only asks to look.
+        // It comes when the watcher has ended.
         wake_on(Signal::USR1, waker)?;
         for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
             wake_on(signal, stopper.try_clone()?)?;
         }
         Ok(Self {
+            name,
             line,
             wakes,
             stops,
             commands: Vec::new(),
             owners: Vec::new(),
             rooms: Rooms::default(),
-            cgroup: Cgroup::enter(),
+            cgroup: Cgroup::enter(name),
             deadline: None,
         })
     }
@@ -117,8 +119,8 @@ impl Helper {
     fn turn(&mut self, inbox: &mut Vec<u8>) -> io::Result<bool> {
         let woken = self.sleep()?;
         self.reap()?;
-        let is_parent_gone = self.line.as_ref().is_none_or(|line| getppid() != line.parent);
-        if woken.stop || is_parent_gone || (woken.request && !self.serve_inbox(inbox)?) {
+        let is_alone = self.line.as_ref().is_none_or(|line| getppid() != line.watcher);
+        if woken.stop || is_alone || (woken.request && !self.serve_inbox(inbox)?) {
             return Ok(false);
         }
         self.feed();
@@ -461,27 +463,8 @@ impl Helper {
         if let Some(cgroup) = &cgroup {
             cgroup.kill_others();
         }
-        let me = getpid().as_raw_pid();
-        let descendants = || {
-            let mut all = family::descendants(&family::snapshot(), [me]);
-            all.retain(|process| process.pid.as_raw_pid() != me);
-            all
-        };
-        let mut in_vain = 0;
-        while in_vain < IN_VAIN {
-            family::kill_children();
-            let is_reached = family::kill_growing(descendants);
-            in_vain = if is_reached { 0 } else { in_vain + 1 };
-            // Answers go nowhere now; the status files are still written.
-            let _ = self.reap();
-            if family::own_children().is_empty() {
-                break;
-            }
-            let mut fds = [PollFd::new(&self.wakes, PollFlags::IN)];
-            let _ = poll(&mut fds, Timespec::try_from(ROUND).ok().as_ref());
-            let mut bytes = [0; 64];
-            while matches!(rustix::io::read(&self.wakes, &mut bytes), Ok(1..)) {}
-        }
+        // Answers go nowhere now; the status files are still written.
+        family::end_descendants(|| drop(self.reap()));
         if let Some(cgroup) = cgroup {
             cgroup.remove();
         }
@@ -489,7 +472,7 @@ impl Helper {
 
     fn start(&mut self, start: Start, pipes: Vec<OwnedFd>) -> Result<Running, String> {
         let Some(confinement) = &start.confinement else {
-            return Running::start(start, pipes, None);
+            return Running::start(start, Means { helper: self.name, pipes, confined: None });
         };
         let output = match &start.streams {
             Streams::Kept(kept) => Some(kept.output.as_path()),
@@ -514,7 +497,8 @@ impl Helper {
             let answer = Answer::Listening { owner: start.owner.clone(), hosts: hosts.clone() };
             self.answer_with(&answer, &[listener.as_fd()]).map_err(|error| error.to_string())?;
         }
-        Running::start(start, pipes, Some((entry.way, entry.room)))
+        let confined = Some((entry.way, entry.room));
+        Running::start(start, Means { helper: self.name, pipes, confined })
     }
 
     fn answer(&mut self, answer: &Answer) -> io::Result<()> {

@@ -54,7 +54,10 @@ pub struct Asked {
 /// What a keeper says of itself before it starts the command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Kept {
+    /// Who takes signals.
     pub(super) pid: u32,
+    /// What its commands are marked with.
+    pub(super) name: u32,
     /// Tells one start of the machine from another.
     pub(super) boot: String,
     pub(super) started_ms: u64,
@@ -186,7 +189,7 @@ impl Survivor {
         if let (None, Some(kept)) = (self.status(), self.kept())
             && kept.boot == boot()
         {
-            let clear = move || super::end_what_is_left(kept.pid, kept.cgroup.as_deref());
+            let clear = move || super::end_what_is_left(kept.name, kept.cgroup.as_deref());
             let _ = tokio::task::spawn_blocking(clear).await;
         }
     }

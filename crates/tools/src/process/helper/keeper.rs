@@ -6,6 +6,7 @@ use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
 use super::Helper;
+use super::watch::{Lasts, watched};
 use crate::process::output::now_ms;
 use crate::process::protocol::{Cause, Keep};
 use crate::process::survivor::{GRACE, Kept, Line, boot, write_line};
@@ -13,14 +14,19 @@ use crate::process::survivor::{GRACE, Kept, Line, boot, write_line};
 /// Reads from standard input what is to be kept, starts it, and returns when nothing is left of it. Standard
 /// output is the note.
 pub(in crate::process) fn keep() -> io::Result<()> {
+    watched(Lasts::ByItself, keep_as)
+}
+
+fn keep_as(name: u32) -> io::Result<()> {
     let mut note = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let mut asked = Vec::new();
     io::stdin().read_to_end(&mut asked)?;
     // Half of it came from a bowline that was killed, and knows of nothing.
     let Keep { start, time_ms } = serde_json::from_slice(&asked)?;
-    let mut helper = Helper::new(None)?;
+    let mut helper = Helper::new(name, None)?;
     let kept = Kept {
         pid: std::process::id(),
+        name,
         boot: boot(),
         started_ms: now_ms(),
         cgroup: helper.cgroup.as_ref().map(|cgroup| cgroup.folder().to_owned()),

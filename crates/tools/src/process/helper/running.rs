@@ -7,18 +7,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::geteuid;
 
 use super::super::child::dies_with_parent;
 use super::super::confine::{RoomId, Way};
-use super::super::family::{Process, TAG, tag};
+use super::super::family::{Process, ROUND, TAG, tag};
 use super::super::output::{now_ms, open_output};
 use super::super::protocol::{Cause, CommandId, Kept, Start, Streams};
-
-/// How long to wait between two rounds of killing what would not go.
-pub(super) const ROUND: Duration = Duration::from_millis(5);
 
 /// A command that runs, or is over and may have left processes behind.
 pub(super) struct Running {
@@ -71,14 +68,21 @@ impl Ending {
     }
 }
 
+/// What a command is started with.
+pub(super) struct Means {
+    /// The name of its helper.
+    pub(super) helper: u32,
+    /// What came with the request.
+    pub(super) pipes: Vec<OwnedFd>,
+    /// Its way into what confines it.
+    pub(super) confined: Option<(Way, Option<RoomId>)>,
+}
+
 impl Running {
     /// Starts a command, which goes its way into what confines it first.
-    pub(super) fn start(
-        start: Start,
-        pipes: Vec<OwnedFd>,
-        confined: Option<(Way, Option<RoomId>)>,
-    ) -> Result<Self, String> {
-        let tag = tag(std::process::id(), start.id);
+    pub(super) fn start(start: Start, means: Means) -> Result<Self, String> {
+        let Means { helper, pipes, confined } = means;
+        let tag = tag(helper, start.id);
         let mut command = Command::new(&start.program);
         command
             .args(&start.arguments)
