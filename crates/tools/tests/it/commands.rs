@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
+use bowline_agent::event::AgentMeta;
+use bowline_agent::on_end::OnEnd as _;
 use bowline_agent::tool::ToolError;
 use bowline_tools::Bash;
 use bowline_tools::process::{Cause, Command, Helper, ProcessError, Processes, Status};
@@ -157,6 +159,22 @@ async fn a_background_process_holds_up_nobody_and_ends_with_its_owner() {
     assert!(is_alive(pid));
     desk.workspace.end_session(desk.cx.session, Duration::from_secs(5)).await;
     assert!(!is_alive(pid));
+}
+
+#[tokio::test]
+async fn what_an_agent_has_left_ends_with_it() {
+    let mut desk = Desk::new();
+    bash(&desk, "sleep 1000 & echo $! > first").await.unwrap();
+    let (root, session) = (Arc::clone(&desk.cx.agent), desk.cx.session);
+    let id = root.id.child(&desk.cx.call, "0");
+    let child = AgentMeta { id, parent: Some(root.id), depth: 1, ..(*root).clone() };
+    desk.cx.agent = Arc::new(child.clone());
+    bash(&desk, "sleep 1000 & echo $! > second").await.unwrap();
+    let [first, second] = pids(&desk.workspace.cwd, ["first", "second"]).await;
+    desk.workspace.on_end(session, &child).await;
+    assert!(is_alive(first) && !is_alive(second));
+    desk.workspace.on_end(session, &root).await;
+    assert!(!is_alive(first));
 }
 
 #[tokio::test]

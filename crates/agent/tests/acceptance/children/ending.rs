@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bowline_agent::children::{AgentCreator as _, Children};
 use bowline_agent::entry::Ending;
-use bowline_agent::event::Phase;
+use bowline_agent::event::{AgentMeta, Phase};
+use bowline_agent::id::SessionId;
+use bowline_agent::on_end::OnEnd;
 use bowline_agent::op::CancelReason;
 use bowline_agent::tool::{ToolContext, Toolbox};
 use bowline_agent::{AgentError, SessionHandle};
@@ -150,4 +152,37 @@ async fn closing_a_session_ends_sub_agents_too() {
     let (told, ()) = tokio::join!(hear(run), handle.close());
     assert_eq!(told.ending(), Ending::Canceled(CancelReason::Shutdown));
     assert_eq!(told.lines().iter().filter(|line| line.contains("child-1: run_end")).count(), 1);
+}
+
+/// Takes note of who is down, and then panics.
+struct Down(Arc<Mutex<Vec<String>>>);
+
+#[async_trait::async_trait]
+impl OnEnd for Down {
+    async fn on_end(&self, session: SessionId, agent: &AgentMeta) {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(agent.parent.is_none(), agent.id == session.root());
+        self.0.lock().unwrap().push(agent.name.clone());
+        panic!("nobody hears it");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_belongs_to_an_agent_is_ended_before_those_who_wait_for_it_go_on() {
+    let down: Arc<Mutex<Vec<String>>> = Arc::default();
+    let mut stage = stage([Reply::call("works", "{}"), Reply::text("done")]);
+    stage.agent.on_end = Some(Arc::new(Down(Arc::clone(&down))));
+    let (_, agent) = like(&stage.agent, "child", [Reply::text("fine")]);
+    let stage = stage.with(tool("works", move |_, cx: ToolContext| {
+        let child = child(&agent);
+        async move {
+            cx.children.create(child).await.unwrap().prompt("work").await.unwrap();
+            Ok("worked".into())
+        }
+    }));
+    let handle = stage.start();
+    handle.prompt("go").await.unwrap();
+    assert_eq!(*down.lock().unwrap(), ["child-1"]);
+    handle.close().await;
+    assert_eq!(*down.lock().unwrap(), ["child-1", "root"]);
 }

@@ -381,3 +381,39 @@ async fn a_person_decides_what_is_asked_and_nothing_that_is_denied() {
         "{reason}"
     );
 }
+
+#[test]
+fn to_outlive_bowline_takes_a_rule_of_its_own() {
+    let machine = Machine::new(&[("config/config.toml", "[permissions]\nallow = [\"bash\"]\n")]);
+    let call = |survive: &str| {
+        let arguments = format!(r#"{{"command":"ls","survive":{survive}}}"#);
+        Call::with("bash", &arguments, Access::execute("ls"))
+    };
+    let expected = [
+        (Mode::Ask, Decision::Ask),
+        (Mode::AcceptEdits, Decision::Ask),
+        (Mode::Plan, Decision::Deny),
+        (Mode::Auto, Decision::Deny),
+        (Mode::Deny, Decision::Deny),
+        (Mode::Bypass, Decision::Allow),
+    ];
+    for (mode, decision) in expected {
+        let engine = machine.in_mode(mode);
+        assert_eq!(call("true").decided(&engine), decision, "{mode:?}");
+        assert_eq!(call("false").decided(&engine), Decision::Allow, "{mode:?}");
+    }
+    let said = call("true").judged(&machine.in_mode(Mode::Auto)).reason();
+    let reason = "survive: it would go on when bowline ends (permission mode auto); the user can \
+                  allow it with --allow 'survive'";
+    assert_eq!(said, reason);
+    let with = |rules: &str| {
+        let text = format!("[permissions]\n{rules}\n");
+        let machine = Machine::new(&[("config/config.toml", &text)]);
+        [Mode::Auto, Mode::Plan].map(|mode| call("true").decided(&machine.in_mode(mode)))
+    };
+    assert_eq!(with("allow = [\"survive\"]"), [Decision::Allow, Decision::Deny]);
+    assert_eq!(with("allow = [\"*\"]")[0], Decision::Deny);
+    assert_eq!(with("allow = [\"survive\"]\ndeny = [\"survive\"]")[0], Decision::Deny);
+    let other = Call::with("deploy", r#"{"survive":true}"#, Access::execute("ls"));
+    assert_eq!(other.decided(&machine.in_mode(Mode::Auto)), Decision::Allow);
+}
