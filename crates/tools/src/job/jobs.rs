@@ -101,8 +101,9 @@ impl Jobs {
     /// Takes note of what survives, so that what was shown of it is not shown again.
     pub(crate) fn found(&self, survivor: Survivor) -> Arc<Found> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || Arc::new(Found { survivor: survivor.clone(), shown: AtomicU64::new(0) });
-        Arc::clone(found.entry(survivor.note().to_owned()).or_insert_with(new))
+        let note = survivor.note().to_owned();
+        let new = || Arc::new(Found { survivor, shown: AtomicU64::new(0) });
+        Arc::clone(found.entry(note).or_insert_with(new))
     }
 
     /// Records what survives, with the end of the call that started it.
