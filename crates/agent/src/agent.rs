@@ -21,6 +21,7 @@ use crate::on_stop::OnStop;
 use crate::op::Input;
 use crate::orchestrator::{Orchestrator, React};
 use crate::output::{OutputSchema, Shape};
+use crate::prompt_gate::PromptGate;
 use crate::redact::Redaction;
 use crate::run::Run;
 use crate::session;
@@ -85,6 +86,8 @@ pub struct Agent {
     pub follow_ups: Option<Arc<dyn Feed>>,
     /// Who decides about tool calls.
     pub gate: Arc<dyn Gate>,
+    /// Who decides about prompts; without anybody each is taken.
+    pub prompt_gate: Option<Arc<dyn PromptGate>>,
     /// Secrets that no tool's output may carry to the model or the log.
     pub redaction: Redaction,
     /// Whether somebody is there who can decide and answer. If not, a run that needs it ends.
@@ -154,6 +157,7 @@ impl Agent {
             steering: None,
             follow_ups: None,
             gate: Arc::new(Open),
+            prompt_gate: None,
             redaction: Redaction::default(),
             attended: true,
             busy: Busy::Reject,

@@ -371,6 +371,7 @@ impl AgentCreator for Children {
             // What is around the parent's runs, and who keeps them going, is there for those.
             middleware: Vec::new(),
             on_stop: None,
+            prompt_gate: None,
             ..parent.clone()
         };
         self.create(Child::new(agent)).await

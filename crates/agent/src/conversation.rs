@@ -102,6 +102,8 @@ pub struct OpenRun {
     pub is_prompted: bool,
     /// How many requests in a row were too long for the model.
     pub overflows: u32,
+    /// How often it was sent back to work when it would have ended.
+    pub sent_back: u32,
     /// What the answer must be like.
     pub shape: Option<Shape>,
     /// Whether the model was asked to mend its answer.

@@ -268,6 +268,8 @@ pub struct Step {
     /// Whether a limit is reached, and the next request is for the last word of the run. Only what
     /// shortens the conversation is asked then, and no model on the side.
     pub is_last_word: bool,
+    /// How often [`OnStop`](crate::on_stop::OnStop) has sent the agent back to work in the run.
+    pub sent_back: u32,
     /// The time of day.
     pub now: Timestamp,
 }

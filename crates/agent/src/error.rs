@@ -26,6 +26,9 @@ pub enum AgentError {
     /// A factory cannot make the agent.
     #[error("{0}")]
     NotMade(String),
+    /// The prompt was refused before a run began.
+    #[error("{0}")]
+    Refused(String),
     /// What wraps the run says that it has no outcome.
     #[error("{0}")]
     Middleware(String),

@@ -9,7 +9,7 @@
 //! - [`id`], [`op`], [`entry`]: what is written down.
 //! - [`journal`]: the doors to whatever keeps it; [`Memory`] keeps nothing.
 //! - [`conversation`]: the fold; [`orchestrator`]: from the fold to the next step.
-//! - [`tool`], [`gate`], [`children`], [`limits`]: what an agent may do; [`output`]: what it must
+//! - [`tool`], [`gate`], [`prompt_gate`], [`children`], [`limits`]: what an agent may do; [`output`]: what it must
 //!   answer with.
 //! - [`crew`]: agents that give each other tasks; [`shared`]: what the agents of a session have in common.
 //! - [`effect`]: what changes the conversation at a step; [`transform`]: what changes only what the
@@ -49,6 +49,7 @@ mod outcome;
 pub mod output;
 mod projection;
 pub mod prompt;
+pub mod prompt_gate;
 mod questions;
 mod redact;
 pub mod run;

@@ -107,6 +107,8 @@ pub(crate) struct Mailbox {
     own: (mpsc::UnboundedSender<Command>, mpsc::UnboundedReceiver<Command>),
     // Commands whose time comes when the open run is over.
     after_run: VecDeque<Command>,
+    // Commands that were heard too early.
+    again: VecDeque<Command>,
     // The session's inbox; only the root looks into it.
     inbox: Option<Arc<dyn Inbox>>,
     deserted: bool,
@@ -118,11 +120,14 @@ impl Mailbox {
         inbox: Option<Arc<dyn Inbox>>,
     ) -> Self {
         let (own, after_run) = (mpsc::unbounded_channel(), VecDeque::new());
-        Self { commands, own, after_run, inbox, deserted: false }
+        Self { commands, own, after_run, again: VecDeque::new(), inbox, deserted: false }
     }
 
     /// Waits for the next mail. It may be dropped at any time without losing any.
     pub(crate) async fn next(&mut self) -> Mail {
+        if let Some(command) = self.again.pop_front() {
+            return Mail::Command(command);
+        }
         tokio::select! {
             command = self.commands.recv(), if !self.deserted => match command {
                 Some(command) => Mail::Command(command),
@@ -143,7 +148,13 @@ impl Mailbox {
 
     /// Returns a command that is there already.
     pub(crate) fn now(&mut self) -> Option<Command> {
-        self.commands.try_recv().or_else(|_| self.own.1.try_recv()).ok()
+        let again = self.again.pop_front();
+        again.or_else(|| self.commands.try_recv().or_else(|_| self.own.1.try_recv()).ok())
+    }
+
+    /// Has commands heard again, before all others.
+    pub(crate) fn put_back(&mut self, commands: Vec<Command>) {
+        self.again.extend(commands);
     }
 
     /// Keeps a command for the time after the open run.
@@ -163,7 +174,7 @@ impl Mailbox {
 
     /// Tells whether nobody holds a handle any more, and nothing is left of what they asked.
     pub(crate) fn is_deserted(&self) -> bool {
-        self.deserted && self.after_run.is_empty()
+        self.deserted && self.after_run.is_empty() && self.again.is_empty()
     }
 }
 

@@ -29,14 +29,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::entry::RunError;
 use crate::error::AgentError;
-use crate::event::{AgentMeta, Event};
-use crate::id::RunId;
+use crate::event::{AgentMeta, Event, EventBody};
+use crate::id::{OpId, RunId};
 use crate::mailbox::{Command, Own};
-use crate::op::CancelReason;
+use crate::op::{CancelReason, Input, Op, OpKind};
 use crate::outcome::Outcome;
 use crate::session::Session;
 
@@ -122,6 +122,22 @@ impl Activation {
     /// Ends the run with an error, unless it has ended.
     pub fn fail(&self, error: RunError) {
         self.tell(Command::FailOwn { run: self.run, error });
+    }
+
+    /// Says something to the model at the next boundary of the run, unless it has ended.
+    pub fn say(&self, input: Input) {
+        let source = &*self.control.session.source;
+        let to = self.agent.parent.map(|_| self.agent.id);
+        let (id, at) = (OpId::new(source), source.now());
+        let (reply, _) = oneshot::channel();
+        self.tell(Command::Post { op: Op { id, to, at, kind: OpKind::Queue(input) }, reply });
+    }
+
+    /// Tells those who watch something that a person should know.
+    pub fn warn(&self, message: impl Into<String>) {
+        let Control { session, .. } = &self.control;
+        let warning = EventBody::Warning { message: message.into() };
+        session.hub.live(&self.agent, session.source.now(), warning.into());
     }
 
     /// Returns what is told of the run, sub-agents included: what was told of it before, and what

@@ -13,6 +13,7 @@ mod limits;
 mod model_call;
 mod orphans;
 mod plan;
+mod prompt_gate;
 mod request;
 mod result;
 mod secrets;
@@ -296,8 +297,13 @@ impl Turn {
         }
     }
 
-    /// Starts a run with an input.
-    pub(crate) async fn start_run(&mut self, run: RunId, op: Op) -> Result<(), Halt> {
+    /// Starts a run with an input, and with what is to be said before it.
+    pub(crate) async fn start_run(
+        &mut self,
+        run: RunId,
+        op: Op,
+        before: Vec<Input>,
+    ) -> Result<(), Halt> {
         self.driven = None;
         // What lies in the inbox was posted while the agent rested: it becomes drafts.
         self.collect_inbox().await?;
@@ -349,7 +355,7 @@ impl Turn {
             let message = Input::from(self.agent.context.clone()).0;
             kinds.push(EntryKind::User(UserSaid { message, via: Via::Context, op: None }));
         }
-        kinds.extend(self.briefing.iter().map(|Input(message)| {
+        kinds.extend(self.briefing.iter().chain(&before).map(|Input(message)| {
             let message = Arc::clone(message);
             EntryKind::User(UserSaid { message, via: Via::Briefing, op: None })
         }));

@@ -1,5 +1,6 @@
 //! What can be said on the command line.
 
+mod hooks;
 mod rules;
 pub(crate) mod undo;
 
@@ -11,6 +12,7 @@ use bowline_server::dialect::{Dialect, STREAM_JSON, UnknownDialect};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
 
+pub(crate) use hooks::{HookCommand, Hooks};
 pub(crate) use rules::{Explain, RuleCommand, RuleFlags, Rules};
 
 /// The agent loop that holds.
@@ -57,6 +59,9 @@ pub(crate) enum Command {
     Reflections(Reflections),
     /// List and check the MCP servers that bring tools.
     Mcp(Mcp),
+    /// List the commands that run at moments of a session.
+    #[command(alias = "hook")]
+    Hooks(Hooks),
     /// Trust a folder: what its project brings counts from now on.
     Trust(Trust),
     /// Say what agents may do, and why.
@@ -113,8 +118,8 @@ pub(crate) struct Settings {
     /// Take the settings of this profile.
     #[arg(long, value_name = "NAME", global = true)]
     profile: Option<String>,
-    /// Trust this folder for this start: what it brings (configuration, agents, skills, MCP servers)
-    /// counts. `bowline trust` does so once and for all.
+    /// Trust this folder for this start: what it brings (configuration, agents, skills, MCP servers,
+    /// hooks) counts. `bowline trust` does so once and for all.
     #[arg(long, global = true)]
     trust: bool,
 }
@@ -126,8 +131,8 @@ impl Settings {
     }
 }
 
-/// What a project brings: configuration, agents, skills, MCP servers. They can run programs, so look at
-/// them first.
+/// What a project brings: configuration, agents, skills, MCP servers, hooks. They can run programs, so
+/// look at them first.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Trust {
     /// The folder, or one in it; without it this one. What is trusted is the root of its repository.

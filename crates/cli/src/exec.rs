@@ -14,7 +14,7 @@ use bowline_agent::journal::{JournalError, Pos};
 use bowline_agent::limits::Limits;
 use bowline_agent::op::CancelReason;
 use bowline_agent::tool::Tool as _;
-use bowline_agent::{Agent, Busy, ForkPoint, Outcome, Projection, Run, SessionHandle};
+use bowline_agent::{Agent, AgentError, Busy, ForkPoint, Outcome, Projection, Run, SessionHandle};
 use bowline_runtime::config::{AgentConfig, Span};
 use bowline_runtime::environment::Environment;
 use bowline_runtime::skills::Skills;
@@ -104,6 +104,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     handle.close().await;
     runtime.close().await;
     trace::end(traced).await;
+    runtime.hook_complaints().iter().for_each(|complaint| printer.note(complaint));
     runtime.undo_complaints().iter().for_each(|complaint| printer.note(complaint));
     if args.ephemeral {
         forget(&runtime, &handle);
@@ -256,7 +257,11 @@ async fn follow(
             Signal::Terminated => CancelReason::Shutdown,
         });
     }
-    Ok(Followed::Ended(Box::new(run.await?)))
+    match (run.await, stopped) {
+        // It was stopped before it began.
+        (Err(AgentError::Refused(_)), Some(signal)) => Ok(Followed::Left(signal)),
+        (outcome, _) => Ok(Followed::Ended(Box::new(outcome?))),
+    }
 }
 
 /// Prints the answer, and what a person should know beside it.

@@ -10,6 +10,7 @@ mod dump;
 mod effects;
 mod exec;
 mod exit;
+mod hooks;
 mod init;
 mod jobs;
 mod mcp;
@@ -80,6 +81,7 @@ fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Reflections(reflections) => reflections::run(&reflections),
         Command::Rules(rules) => rules::run(&rules),
         Command::Mcp(mcp) => tokio.block_on(mcp::run(&mcp)),
+        Command::Hooks(hooks) => hooks::run(&hooks),
         Command::Trust(trust) => trust::run(&trust),
         Command::Config(config) => config::run(&config),
         Command::Doctor(doctor) => tokio.block_on(doctor::run(&doctor)),

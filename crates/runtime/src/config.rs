@@ -38,6 +38,7 @@ use serde::Deserialize;
 use bowline_agent::limits::Limits;
 use bowline_llm::{Price, Secret};
 
+pub use crate::hooks::HookConfig;
 pub use crate::mcp::{McpConfig, McpKind, McpServer};
 use crate::tools::ToolConfig;
 
@@ -97,6 +98,10 @@ pub struct Config {
     pub shared: SharedConfig,
     /// Whether what agents change in files is recorded.
     pub undo: UndoConfig,
+    /// Commands that run at moments of a session. Those of all layers do.
+    pub hooks: Vec<HookConfig>,
+    /// Whether they do, but for those of who looks after this machine.
+    pub hooks_enabled: Option<bool>,
     /// Where traces go.
     pub trace: TraceConfig,
     /// Settings that count when their name is given.

@@ -21,6 +21,7 @@
 //! - [`tools`]: the tools that are configured.
 //! - [`telemetry`]: what runs look like to OpenTelemetry.
 //! - [`permission`]: the gate of the permission modes.
+//! - [`hooks`]: commands of the user that run at moments of a session.
 //! - [`trust`]: which folders the user trusts.
 //! - `undo`: what records files before agents change them.
 //! - [`Runtime`]: all of it together, which makes agents.
@@ -35,6 +36,7 @@ pub mod embedded;
 pub mod environment;
 mod error;
 mod front_matter;
+pub mod hooks;
 pub mod instructions;
 pub mod local;
 pub mod mcp;

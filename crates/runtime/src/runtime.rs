@@ -19,6 +19,7 @@ use crate::config::{self, AgentConfig, Config, Layer, Loaded, Mode, Said, Shared
 use crate::embedded::{self, Pull, Pulled};
 use crate::environment::{Environment, Folders};
 use crate::error::ConfigError;
+use crate::hooks::Hooks;
 use crate::instructions::{self, Instructions};
 use crate::local;
 use crate::mcp;
@@ -57,6 +58,8 @@ pub struct Runtime {
     pub(crate) recorder: Arc<Recorder>,
     /// The servers that bring tools.
     pub(crate) started: mcp::Started,
+    /// What runs hooks, if there are any.
+    pub(crate) hooks: Option<Arc<Hooks>>,
     temp: Arc<Temp>,
 }
 
@@ -112,8 +115,10 @@ impl Runtime {
             own_models: OwnModels::default(),
             recorder,
             started,
+            hooks: None,
             temp,
         }
+        .with_hooks()
     }
 
     /// Adds a model of one's own, such as a [`ScriptedModel`](bowline_llm::scripted::ScriptedModel).
@@ -332,6 +337,7 @@ impl Runtime {
     /// Ends all servers and commands and what they have left in the background; returns when nothing
     /// is left.
     pub async fn close(&self) {
+        self.end_hooks().await;
         self.close_servers().await;
         self.processes.close().await;
         self.temp.remove();

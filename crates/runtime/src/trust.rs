@@ -1,7 +1,7 @@
 //! Which folders the user trusts.
 //!
-//! What a project brings with it (configuration, agents, skills, MCP servers) can run programs and send
-//! data away, and comes with a `git clone`. So none of it counts before the user has said that the folder is
+//! What a project brings with it (configuration, agents, skills, MCP servers, hooks) can run programs and
+//! send data away, and comes with a `git clone`. So none of it counts before the user has said that the folder is
 //! trusted, for one start or once and for all. What is said is kept with the user, one folder a line.
 
 use std::fs;

@@ -175,7 +175,7 @@ impl Environment {
     }
 
     /// Returns the program that runs commands: bash, or where there is none, sh.
-    pub(crate) fn shell(&self) -> PathBuf {
+    pub fn shell(&self) -> PathBuf {
         let path = self.get("PATH").unwrap_or_default();
         let folders = ["/bin", "/usr/bin"].into_iter().chain(path.split(':'));
         let candidates = folders.filter(|folder| folder.starts_with('/'));

@@ -245,6 +245,7 @@ impl Context {
             asides: 0,
             is_prompted: false,
             overflows: 0,
+            sent_back: 0,
             shape: started.shape.clone(),
             repair: Repair::Unasked,
             orchestrator: started.orchestrator.clone(),
@@ -284,7 +285,13 @@ impl Context {
             }
             Via::Briefing => self.say(Arc::clone(&said.message), Whose::User),
             Via::Pin => self.say(Arc::clone(&said.message), Whose::Pinned),
-            Via::WrapUp | Via::OnStop => self.say(Arc::clone(&said.message), Whose::Loop),
+            Via::WrapUp => self.say(Arc::clone(&said.message), Whose::Loop),
+            Via::OnStop => {
+                if let Some(run) = &mut self.run {
+                    run.sent_back += 1;
+                }
+                self.say(Arc::clone(&said.message), Whose::Loop);
+            }
             Via::Repair => {
                 if let Some(run) = &mut self.run {
                     run.repair = Repair::Asked;

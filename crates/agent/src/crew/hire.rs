@@ -184,6 +184,7 @@ impl Seat {
             // is there for those.
             middleware: Vec::new(),
             on_stop: None,
+            prompt_gate: None,
             output_schema: None,
             tells_with: None,
             ..parent.clone()

@@ -11,6 +11,7 @@ use crate::mailbox::{Command, Mail, Own, Reply, Seat};
 use crate::op::{CancelReason, Input, Op, OpKind};
 use crate::outcome::Outcome;
 
+use super::prompt_gate::Admitted;
 use super::{Halt, Turn};
 use crate::conversation::CallState;
 
@@ -201,14 +202,27 @@ impl Turn {
             self.mailbox.keep(Command::Prompt { op, busy, reply });
             return Ok(());
         }
+        let Admitted { before, warnings } = match self.admit(&op).await? {
+            Ok(admitted) => admitted,
+            Err(refused) => {
+                let _ = reply.send(Err(refused));
+                return Ok(());
+            }
+        };
         if self.has_open_run() {
+            for input in before {
+                let op = self.own_op(OpKind::Queue(input));
+                self.accept_op(op).await?;
+            }
+            self.warn_all(warnings);
             // Found open: the prompt waits for its next boundary, and the run goes on.
             let busy = if busy == Busy::Reject { Busy::Queue } else { busy };
             return self.accept_prompt(op, busy, reply).await;
         }
         let run = RunId::new(&*self.session.source);
         let seat = self.seat_for(run);
-        let done = self.start_run(run, op).await;
+        let done = self.start_run(run, op, before).await;
+        self.warn_all(warnings);
         match &done {
             Ok(()) => drop(reply.send(Ok(seat))),
             Err(halt) => drop(reply.send(Err(halt.0.clone().into()))),

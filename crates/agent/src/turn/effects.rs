@@ -476,6 +476,7 @@ impl Turn {
             demand: None,
             is_prompted: run.is_prompted,
             is_last_word: run.limit.is_some(),
+            sent_back: run.sent_back,
             now: self.session.source.now(),
         })
     }

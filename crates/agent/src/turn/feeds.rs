@@ -159,10 +159,13 @@ impl Turn {
             self.say(EventBody::Warning { message: format!("the feed {feed} panicked: {panic}") });
             Vec::new()
         });
+        inputs.into_iter().map(|input| self.own_op(kind(input))).collect()
+    }
+
+    /// Makes an operation that nobody has sent.
+    pub(super) fn own_op(&self, kind: OpKind) -> Op {
         let source = &*self.session.source;
-        let op =
-            |input| Op { id: OpId::new(source), to: None, at: source.now(), kind: kind(input) };
-        inputs.into_iter().map(op).collect()
+        Op { id: OpId::new(source), to: None, at: source.now(), kind }
     }
 
     /// Makes entries of what is not in the log yet: a commit may be there although its answer never

@@ -19,6 +19,7 @@ use bowline_tools::{AskUser, Editing, Message, Workspace};
 
 use crate::config::{AgentConfig, OutputMode};
 use crate::error::ConfigError;
+use crate::hooks::Attended;
 use crate::mcp;
 use crate::permission::Engine;
 use crate::prompt::{self, Section};
@@ -114,21 +115,24 @@ impl AgentFactory {
         });
         let timeout = own.timeout.filter(|time| !time.0.is_zero());
         let timeout = timeout.map(|time| Arc::new(Timeout(time.0)) as Arc<dyn Middleware>);
+        let is = Attended { attended: choice.attended, is_kept: !choice.ephemeral };
+        let hooked = runtime.hooks_of(&own, is, &redaction);
+        let effects = if in_lines { Vec::new() } else { self.effects(&own)? };
         let tells_with = (own.output == OutputMode::MessageTool).then(|| Message::NAME.to_owned());
-        Ok(Agent {
+        let agent = Agent {
             instructions: instructions.into(),
             context,
             effort: name.effort,
             tools: runtime.recorded(&tools)?,
             more_tools: more_tools.map(|more| runtime.recorded_source(more)),
             tool_execution: own.tool_execution.0,
-            effects: if in_lines { Vec::new() } else { self.effects(&own)? },
+            effects,
             middleware: timeout.into_iter().collect(),
             limits,
             output_schema: choice.output_schema.clone().filter(|_| own.name == choice.agent),
             tells_with,
             orchestrator,
-            gate: engine,
+            gate: Arc::clone(&engine) as _,
             on_end: Some(Arc::new(workspace)),
             redaction,
             attended: choice.attended,
@@ -137,7 +141,11 @@ impl AgentFactory {
             source: Arc::new(SystemSource),
             name: own.name,
             ..Agent::new(model)
-        })
+        };
+        match hooked {
+            Some(hooked) => Ok(hooked.surround(agent, engine)?),
+            None => Ok(agent),
+        }
     }
 
     /// Returns what an agent is told before the user says anything, by a model that reads it: one that

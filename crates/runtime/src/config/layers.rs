@@ -8,6 +8,7 @@ use toml::de::DeTable;
 use crate::agents::{files, names};
 use crate::environment::{Environment, Folders};
 use crate::error::ConfigError;
+use crate::hooks::{self, Hook};
 use crate::mcp;
 use crate::permission::{self, Managed};
 use crate::project;
@@ -101,6 +102,8 @@ pub struct Loaded {
     pub managed: Managed,
     /// What flags of the command line say.
     pub flags: Flags,
+    /// All commands that are to run at moments of a session, also those that do not.
+    pub hooks: Vec<Hook>,
     /// Whose files count.
     pub(crate) trust: Trust,
 }
@@ -153,7 +156,8 @@ impl Kind {
 const RESERVED: [&str; 5] = ["HOME", "PROFILE", "SESSION_ID", "AGENT", "SANDBOX"];
 
 /// The settings that a variable names by their own name alone.
-const PLAIN: [&str; 5] = ["model", "fallback", "entry_agent", "durability", "local_servers"];
+const PLAIN: [&str; 6] =
+    ["model", "fallback", "entry_agent", "durability", "local_servers", "hooks_enabled"];
 
 /// The sections that hold no further ones, so that one `_` tells the section from its key.
 const SECTIONS: [&str; 5] = ["limits", "permissions", "sandbox", "mcp", "trace"];
@@ -262,7 +266,8 @@ impl Reading<'_> {
                 let skills = skills.into_iter().filter(|place| !place.is_applied);
                 let skills =
                     skills.map(|place| place.folder).filter(|folder| skills::has_any(folder));
-                not_trusted(of_project, skills, may_trust(folders), &mut self.loaded);
+                let others = skills.chain(hooks::of_project(self.environment));
+                not_trusted(of_project, others, may_trust(folders), &mut self.loaded);
             }
         }
     }
@@ -319,6 +324,15 @@ impl Reading<'_> {
         let faults = names::check(loaded, &skills);
         self.faults.extend(faults.into_iter().map(as_error));
         self.faults.extend(permission::check(loaded).map(as_error));
+        match hooks::find(loaded, folders, self.environment) {
+            Ok(hooks::Found { hooks, notes }) => {
+                loaded.hooks = hooks;
+                loaded.notes.extend(notes);
+            }
+            // What is wrong within one layer was found there.
+            Err(fault) if self.faults.is_empty() => self.faults.push(as_error(fault)),
+            Err(_) => {}
+        }
         note_without_effect(loaded);
         (self.loaded, self.faults)
     }
@@ -327,7 +341,7 @@ impl Reading<'_> {
 /// Keeps what a project says, without applying it; says so in one line.
 fn not_trusted(
     results: Vec<Found>,
-    skills: impl Iterator<Item = PathBuf>,
+    others: impl Iterator<Item = PathBuf>,
     may_trust: bool,
     loaded: &mut Loaded,
 ) {
@@ -347,7 +361,7 @@ fn not_trusted(
             Err(error) => loaded.notes.push(format!("not applied, and would not be: {error}")),
         }
     }
-    paths.extend(skills.map(|folder| folder.display().to_string()));
+    paths.extend(others.map(|path| path.display().to_string()));
     if !paths.is_empty() {
         let paths = paths.join(", ").replace(char::is_control, "\u{fffd}");
         let what_to_do = match may_trust {

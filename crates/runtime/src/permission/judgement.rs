@@ -54,6 +54,9 @@ pub struct Segment {
     /// The rule that would allow exactly this, if one can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_by: Option<String>,
+    /// Whether a person is asked because it is protected or may hold secrets.
+    #[serde(skip)]
+    pub(crate) is_special: bool,
 }
 
 /// Why something is decided as it is.
@@ -119,6 +122,14 @@ impl Judgement {
             Why::Rule { rule, .. } => Some(rule),
             Why::Mode { .. } => None,
         }
+    }
+
+    /// Tells whether a person is asked only because the mode asks: no rule wants that, and nothing that is
+    /// touched is protected.
+    pub(crate) fn is_asked_by_mode_alone(&self) -> bool {
+        let mut asks = self.segments.iter().filter(|segment| segment.decision == Decision::Ask);
+        self.decision == Decision::Ask
+            && asks.all(|segment| matches!(segment.why, Why::Mode { .. }) && !segment.is_special)
     }
 
     /// Says in one line what is not allowed, why, and how it can be allowed.

@@ -11,6 +11,7 @@ use crate::config::{
 };
 use crate::environment::Folders;
 use crate::error::ConfigError;
+use crate::hooks::{self, Hook, HookConfig};
 
 /// Who says a rule: of two that say different things the one that comes first here is right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -50,7 +51,7 @@ impl Kind {
         }
     }
 
-    fn of(origin: &Origin, folders: &Folders) -> Self {
+    pub(crate) fn of(origin: &Origin, folders: &Folders) -> Self {
         let Origin::File(path) = origin else { return Self::CommandLine };
         let is_local = |path: &Path| {
             let name = path.file_name().map(|name| name.to_string_lossy());
@@ -103,6 +104,10 @@ pub struct Managed {
     pub modes: Option<Vec<Mode>>,
     /// Whether projects may be trusted; `None` if the user may say.
     pub trust: Option<bool>,
+    /// Commands that run at moments of every session.
+    pub hooks: Vec<Hook>,
+    /// Whether no others do.
+    pub only_managed_hooks: bool,
     entries: Vec<Entry>,
 }
 
@@ -112,6 +117,8 @@ pub struct Managed {
 struct File {
     modes: Option<Vec<Mode>>,
     trust: Option<bool>,
+    hooks: Vec<HookConfig>,
+    only_managed_hooks: bool,
     permissions: Rules,
 }
 
@@ -137,7 +144,9 @@ impl Managed {
         let mut entries = Vec::new();
         let node = table.get("permissions").and_then(Node::as_table);
         collect(&rules, node, Kind::Managed, false, &mut entries);
-        Ok(Self { modes: file.modes, trust: file.trust, entries })
+        let hooks = hooks::of_table(&table, Kind::Managed).map_err(config::as_error)?;
+        let File { modes, trust, only_managed_hooks, .. } = file;
+        Ok(Self { modes, trust, hooks, only_managed_hooks, entries })
     }
 
     /// Returns a mode if it may be.

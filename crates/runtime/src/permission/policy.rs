@@ -105,7 +105,8 @@ impl Policy {
         let (decision, why) = self.decide(tool, touch)?;
         let allowed_by =
             by.filter(|_| decision != Decision::Allow && matches!(why, Why::Mode { .. }));
-        Some(Segment { what, through, decision, why, allowed_by })
+        let is_special = decision == Decision::Ask && self.special(tool, touch).is_some();
+        Some(Segment { what, through, decision, why, allowed_by, is_special })
     }
 
     fn decide(&self, tool: &str, touch: &Touch) -> Option<(Decision, Why)> {

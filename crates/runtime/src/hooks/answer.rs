@@ -1,0 +1,243 @@
+//! What hooks say.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use bowline_agent::Redaction;
+
+use super::command::{Ended, Printed};
+use super::found::{Hook, Speech};
+use crate::permission::Kind;
+
+/// How much of what hooks say the model gets to see.
+const TOLD: usize = 10_000;
+
+/// What is said where a hook does not say why.
+const NO_REASON: &str = "no reason is given";
+
+/// What one hook says, or all of one moment together.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Answer {
+    pub(super) verdict: Verdict,
+    /// Other arguments for the call, and how they are written.
+    pub(super) updated: Option<(Speech, Value)>,
+    /// What the model is to know.
+    pub(super) context: Vec<String>,
+    /// Why the run is to end.
+    pub(super) stop: Option<String>,
+    /// What a person should know.
+    pub(super) warnings: Vec<String>,
+}
+
+/// What hooks say of what is about to happen, or has: the strictest counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Verdict {
+    /// Nothing.
+    #[default]
+    Silent,
+    /// It may be.
+    Allow,
+    /// A person must say; why.
+    Ask(String),
+    /// It may not be, or is not well; why.
+    Block(String),
+}
+
+/// What a hook prints, if it is JSON.
+#[derive(Debug, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Said {
+    r#continue: bool,
+    stop_reason: Option<String>,
+    system_message: Option<String>,
+    decision: Option<String>,
+    reason: Option<String>,
+    hook_specific_output: Specific,
+}
+
+impl Default for Said {
+    fn default() -> Self {
+        Self {
+            r#continue: true,
+            stop_reason: None,
+            system_message: None,
+            decision: None,
+            reason: None,
+            hook_specific_output: Specific::default(),
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Specific {
+    permission_decision: Option<String>,
+    permission_decision_reason: Option<String>,
+    updated_input: Option<Value>,
+    additional_context: Option<String>,
+    /// Of a [`Event::PermissionRequest`].
+    decision: Option<Permission>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Permission {
+    behavior: String,
+    message: Option<String>,
+    updated_input: Option<Value>,
+}
+
+impl Answer {
+    /// Reads what a hook says. Nothing that is secret is in it, and nothing that a terminal would act
+    /// upon.
+    pub(super) fn of(hook: &Hook, ended: Ended, redaction: &Redaction) -> Self {
+        let clean = |text: &str| redaction.apply(&plain(text.trim())).into_owned();
+        let printed = match ended {
+            Ended::Exit(printed) => printed,
+            Ended::Late(time) => {
+                let seconds = time.as_secs_f64();
+                return Self::failed(hook, &format!("was ended after {seconds} s"));
+            }
+            Ended::Lost(why) => {
+                return Self::failed(hook, &format!("did not run: {}", clean(&why)));
+            }
+        };
+        let Printed { code, stdout, stderr } = printed;
+        let stderr = clean(&stderr);
+        match code {
+            Some(0) => Self::said(hook, &stdout, clean),
+            Some(2) => {
+                let reason = if stderr.is_empty() { NO_REASON } else { &stderr };
+                Self { verdict: Verdict::Block(bounded(reason)), ..Self::default() }
+            }
+            Some(code) => Self::failed(hook, &with(format!("failed with code {code}"), &stderr)),
+            None => Self::failed(hook, &with("was killed".to_owned(), &stderr)),
+        }
+    }
+
+    /// What comes of a hook that says nothing that could be understood. Who looks after this machine
+    /// wants to be asked: without an answer nothing may be.
+    fn failed(hook: &Hook, how: &str) -> Self {
+        let what = format!("the {} hook {:?} {how}", hook.event, shortened(&hook.command));
+        if hook.layer == Kind::Managed && hook.event.is_gate() {
+            return Self { verdict: Verdict::Block(what), ..Self::default() };
+        }
+        Self { warnings: vec![what], ..Self::default() }
+    }
+
+    fn said(hook: &Hook, stdout: &str, clean: impl Fn(&str) -> String) -> Self {
+        let text = stdout.trim();
+        if !text.starts_with('{') {
+            let is_context = hook.event.hears_plain_text() && !text.is_empty();
+            let context = is_context.then(|| clean(text)).into_iter().collect();
+            return Self { context, ..Self::default() };
+        }
+        let said: Said = match serde_json::from_str(text) {
+            Ok(said) => said,
+            Err(error) => {
+                return Self::failed(hook, &format!("printed JSON that is not read: {error}"));
+            }
+        };
+        let Specific { additional_context, decision: permission, .. } = &said.hook_specific_output;
+        let updated = said.hook_specific_output.updated_input.clone();
+        let of_permission = permission.as_ref().and_then(|it| it.updated_input.clone());
+        let updated = updated.or(of_permission).filter(Value::is_object);
+        Self {
+            verdict: said.verdict(&clean),
+            updated: updated.map(|arguments| (hook.speech, arguments)),
+            context: additional_context.iter().map(|text| clean(text)).collect(),
+            stop: (!said.r#continue).then(|| {
+                let reason = said.stop_reason.as_deref().or(said.reason.as_deref());
+                reason.map_or_else(|| NO_REASON.to_owned(), &clean)
+            }),
+            warnings: said.system_message.iter().map(|text| clean(text)).collect(),
+        }
+    }
+
+    /// Adds what the next hook of the same moment says.
+    pub(super) fn and(mut self, next: Self) -> Self {
+        self.verdict = match (self.verdict, next.verdict) {
+            (Verdict::Block(one), Verdict::Block(other)) => {
+                Verdict::Block(format!("{one}\n{other}"))
+            }
+            (Verdict::Ask(one), Verdict::Ask(other)) => Verdict::Ask(format!("{one}; {other}")),
+            (one, other) => one.max(other),
+        };
+        self.updated = next.updated.or(self.updated);
+        self.context.extend(next.context);
+        self.stop = self.stop.or(next.stop);
+        self.warnings.extend(next.warnings);
+        self
+    }
+
+    /// Returns what the model is to know, as much as it may be.
+    pub(super) fn told(&self) -> Option<String> {
+        (!self.context.is_empty()).then(|| bounded(&self.context.join("\n")))
+    }
+}
+
+impl Said {
+    fn verdict(&self, clean: &impl Fn(&str) -> String) -> Verdict {
+        let Specific { permission_decision, permission_decision_reason, decision, .. } =
+            &self.hook_specific_output;
+        let of_permission = decision.as_ref().map(|it| (it.behavior.as_str(), &it.message));
+        let asked = permission_decision.as_deref().map(|it| (it, permission_decision_reason));
+        let old = self.decision.as_deref().map(|it| (it, &self.reason));
+        let reason = |reason: &Option<String>| {
+            let reason = reason.as_deref().or(self.reason.as_deref());
+            bounded(&reason.map_or_else(|| NO_REASON.to_owned(), clean))
+        };
+        match of_permission.or(asked).or(old) {
+            Some(("deny" | "block", why)) => Verdict::Block(reason(why)),
+            Some(("ask", why)) => Verdict::Ask(reason(why)),
+            Some(("allow" | "approve", _)) => Verdict::Allow,
+            Some(_) | None => Verdict::Silent,
+        }
+    }
+}
+
+/// Adds the first line of what was said.
+fn with(what: String, stderr: &str) -> String {
+    match stderr.lines().next() {
+        Some(line) => format!("{what}: {}", shortened(line)),
+        None => what,
+    }
+}
+
+/// Returns the beginning of a text that is long.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(200) {
+        Some((end, _)) => format!("{} …", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Returns as much of a text as a model gets to see.
+pub(super) fn bounded(text: &str) -> String {
+    if text.len() <= TOLD {
+        return text.to_owned();
+    }
+    let mut end = TOLD;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}\n[cut: the hook said {} bytes]", &text[..end], text.len())
+}
+
+/// Returns a text without control characters but tabs and ends of lines, and without the sequences that
+/// change what a terminal shows.
+fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\u{1b}' if chars.next_if_eq(&'[').is_some() => {
+                while chars.next().is_some_and(|c| !('@'..='~').contains(&c)) {}
+            }
+            '\n' | '\t' => plain.push(c),
+            c if c.is_control() => {}
+            c => plain.push(c),
+        }
+    }
+    plain
+}

@@ -1,0 +1,226 @@
+//! Hooks of Claude Code, as they stand in its settings, and what they expect to read.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::config::{Event, Matcher, a_minute};
+use crate::config::Mode;
+
+/// What of a file of settings is about hooks.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Settings {
+    hooks: Map<String, Value>,
+    disable_all_hooks: bool,
+}
+
+/// Hooks of one event that are about the same.
+#[derive(Debug, Deserialize)]
+struct Group {
+    #[serde(default)]
+    matcher: Option<String>,
+    #[serde(default)]
+    hooks: Vec<Written>,
+}
+
+/// A hook as it is written.
+#[derive(Debug, Deserialize)]
+struct Written {
+    #[serde(default)]
+    r#type: String,
+    #[serde(default)]
+    command: String,
+    #[serde(default)]
+    timeout: Option<f64>,
+    #[serde(default)]
+    r#async: bool,
+    #[serde(default)]
+    r#if: Option<String>,
+}
+
+/// A hook of a file of settings.
+#[derive(Debug, Clone)]
+pub(super) struct Read {
+    pub(super) event: Event,
+    pub(super) matcher: Matcher,
+    pub(super) command: String,
+    pub(super) timeout: Duration,
+    pub(super) is_async: bool,
+}
+
+/// What a file of settings says.
+#[derive(Debug, Default)]
+pub(super) struct File {
+    pub(super) hooks: Vec<Read>,
+    /// Whether hooks are switched off.
+    pub(super) is_off: bool,
+    /// What a person should know, without the name of the file.
+    pub(super) notes: Vec<String>,
+}
+
+/// Reads a file of settings; `None` if there is none. It is another program's: what cannot be used is
+/// said and left out.
+pub(super) fn read(path: &Path) -> Option<File> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+        Err(error) => {
+            return Some(File {
+                notes: vec![format!("cannot be read: {error}")],
+                ..File::default()
+            });
+        }
+    };
+    let settings: Settings = match serde_json::from_str(&text) {
+        Ok(settings) => settings,
+        Err(error) => {
+            return Some(File { notes: vec![format!("is not read: {error}")], ..File::default() });
+        }
+    };
+    let mut file = File { is_off: settings.disable_all_hooks, ..File::default() };
+    for (name, groups) in settings.hooks {
+        let Some(event) = Event::named(&name) else {
+            file.notes.push(format!("there is no event {name} here; its hooks are left out"));
+            continue;
+        };
+        match serde_json::from_value::<Vec<Group>>(groups) {
+            Ok(groups) => groups.into_iter().for_each(|group| file.take(event, group)),
+            Err(error) => file.notes.push(format!("{name}: {error}; its hooks are left out")),
+        }
+    }
+    Some(file)
+}
+
+impl File {
+    fn take(&mut self, event: Event, group: Group) {
+        let matcher = match Matcher::parse(group.matcher.as_deref().unwrap_or_default()) {
+            Ok(matcher) => matcher,
+            Err(what) => {
+                self.notes.push(format!("{event}: {what}; its hooks are left out"));
+                return;
+            }
+        };
+        for hook in group.hooks {
+            if hook.r#type != "command" || hook.command.trim().is_empty() {
+                let kind = if hook.r#type.is_empty() { "no type" } else { &hook.r#type };
+                self.notes
+                    .push(format!("{event}: a hook of {kind} is left out; there are commands"));
+                continue;
+            }
+            if hook.r#if.is_some() {
+                let note = format!("{event}: `if` is not read; {:?} always runs", hook.command);
+                self.notes.push(note);
+            }
+            let seconds = hook.timeout.and_then(|time| Duration::try_from_secs_f64(time).ok());
+            self.hooks.push(Read {
+                event,
+                matcher: matcher.clone(),
+                command: hook.command,
+                timeout: seconds.filter(|time| !time.is_zero()).unwrap_or_else(a_minute),
+                is_async: hook.r#async,
+            });
+        }
+    }
+}
+
+/// The tools that have another name there.
+const TOOLS: [(&str, &str); 12] = [
+    ("ask_user", "AskUserQuestion"),
+    ("bash", "Bash"),
+    ("delegate", "Task"),
+    ("edit", "Edit"),
+    ("fetch", "WebFetch"),
+    ("glob", "Glob"),
+    ("grep", "Grep"),
+    ("list", "LS"),
+    ("load_skill", "Skill"),
+    ("read", "Read"),
+    ("update_plan", "TodoWrite"),
+    ("write", "Write"),
+];
+
+/// Returns the name that a tool has there.
+pub(super) fn tool_name(ours: &str) -> &str {
+    TOOLS.iter().find(|(name, _)| *name == ours).map_or(ours, |(_, theirs)| theirs)
+}
+
+/// The tools whose `path` is called `file_path` there.
+const OF_FILES: [&str; 3] = ["edit", "read", "write"];
+
+/// Returns the arguments of a call as they are written there: files by their whole paths.
+pub(super) fn arguments(tool: &str, ours: Value, cwd: &Path) -> Value {
+    let Value::Object(mut object) = ours else { return ours };
+    if OF_FILES.contains(&tool)
+        && let Some(path) = object.remove("path").or_else(|| object.remove("file_path"))
+    {
+        let path = match path {
+            Value::String(path) => Value::String(cwd.join(path).to_string_lossy().into_owned()),
+            other => other,
+        };
+        object.insert("file_path".to_owned(), path);
+    }
+    if tool == "bash" {
+        if let Some(background) = object.remove("background") {
+            object.insert("run_in_background".to_owned(), background);
+        }
+        // Seconds here, milliseconds there.
+        if let Some(seconds) = object.get("timeout").and_then(Value::as_u64) {
+            object.insert("timeout".to_owned(), seconds.saturating_mul(1000).into());
+        }
+    }
+    Value::Object(object)
+}
+
+/// Returns arguments that were written as there as they are written here.
+pub(super) fn arguments_back(tool: &str, theirs: Value) -> Value {
+    let Value::Object(mut object) = theirs else { return theirs };
+    let names = match tool {
+        "bash" => [("run_in_background", "background")].as_slice(),
+        tool if OF_FILES.contains(&tool) => &[("file_path", "path")],
+        _ => &[],
+    };
+    for (theirs, ours) in names {
+        if let Some(value) = object.remove(*theirs) {
+            object.insert((*ours).to_owned(), value);
+        }
+    }
+    if tool == "bash" {
+        if let Some(millis) = object.get("timeout").and_then(Value::as_u64) {
+            object.insert("timeout".to_owned(), millis.div_ceil(1000).into());
+        }
+        // Says what the command is for; nobody here wants to know.
+        object.remove("description");
+    }
+    Value::Object(object)
+}
+
+/// Returns what came of a call as it is told there.
+pub(super) fn response(tool: &str, input: &Value, text: &str) -> Value {
+    match tool {
+        "bash" => serde_json::json!({ "stdout": text, "stderr": "", "interrupted": false }),
+        "write" | "edit" => serde_json::json!({
+            "filePath": input.get("file_path"), "success": true, "content": text
+        }),
+        _ => serde_json::json!({ "content": text }),
+    }
+}
+
+/// Returns the name that a permission mode has there.
+pub(super) fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Ask => "default",
+        Mode::AcceptEdits => "acceptEdits",
+        Mode::Plan => "plan",
+        Mode::Auto => "auto",
+        Mode::Deny => "dontAsk",
+        Mode::Bypass => "bypassPermissions",
+    }
+}
+
+/// The files of settings in a folder of the user or of a project.
+pub(super) fn files(folder: &Path) -> [PathBuf; 2] {
+    ["settings.json", "settings.local.json"].map(|name| folder.join(".claude").join(name))
+}
