@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 
 use bowline_agent::conversation::Conversation;
 use bowline_agent::entry::{Entry, EntryKind};
-use bowline_agent::event::Event;
+use bowline_agent::event::{Event, EventBody};
 use bowline_agent::id::SessionId;
 use bowline_agent::journal::{JournalError, Pos};
 use bowline_agent::limits::Limits;
@@ -84,7 +84,12 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     if let (Source::Resume(session), true) = (source, printer.wants_whole_runs()) {
         open_run(&store, session)?.iter().for_each(|event| printer.replayed(event));
     }
-    let listeners = Listeners { output: &mut output, printer: &mut printer, traced: &mut traced };
+    let listeners = Listeners {
+        output: &mut output,
+        printer: &mut printer,
+        traced: &mut traced,
+        is_summarised: false,
+    };
     let code = match task {
         Some(Task::Compact { focus }) => summarise(&handle, focus, listeners).await,
         Some(Task::Prompt(prompt)) => {
@@ -170,10 +175,13 @@ struct Listeners<'a> {
     output: &'a mut Output,
     printer: &'a mut Printer,
     traced: &'a mut Option<Traced>,
+    /// Whether a summary was made.
+    is_summarised: bool,
 }
 
 impl Listeners<'_> {
     fn hear(&mut self, event: &Arc<Event>) {
+        self.is_summarised |= matches!(event.body, EventBody::CompactionEnd { done: true, .. });
         self.printer.event(event);
         tell(event, self.output, self.printer);
     }
@@ -211,7 +219,7 @@ async fn summarise(
         Followed::Left(signal) => return Ok(listeners.leave(signal)),
     };
     let after = handle.state().snapshot.messages.len();
-    let is_done = outcome.is_done() && after < before;
+    let is_done = outcome.is_done() && listeners.is_summarised;
     listeners.printer.note(&match (is_done, exit::complaint(&outcome, "done")) {
         (true, _) => format!("summarised: {before} messages are {after} now"),
         (false, Some(complaint)) => complaint,

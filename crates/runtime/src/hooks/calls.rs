@@ -342,12 +342,14 @@ impl Around {
         if lines.is_empty() {
             return;
         }
-        let added = format!("\n\n[a hook says: {}]", bounded(&lines.join("\n")));
+        let added = format!("[a hook says: {}]", bounded(&lines.join("\n")));
         match result {
             Ok(ToolOutput::Content(content) | ToolOutput::Concluded { content, .. }) => {
                 content.push(Part::Text(added));
             }
-            Err(ToolError::Failed(why) | ToolError::TimedOut(why)) => why.push_str(&added),
+            Err(ToolError::Failed(why) | ToolError::TimedOut(why)) => {
+                why.push_str(&format!("\n\n{added}"))
+            }
             Ok(ToolOutput::Waiting(_)) | Err(ToolError::Fatal(_)) => {}
         }
     }
