@@ -223,14 +223,15 @@ impl Hooks {
         answers.into_iter().fold(Answer::default(), Answer::and)
     }
 
-    /// As [`Hooks::ask`], about a call; of what was said before about the very same nobody is asked again.
+    /// As [`Hooks::ask`], about a call. Who asks again about the very same hears what was decided before,
+    /// and not what was to be told then.
     async fn ask_once(&self, whose: &Whose, asked: Asked, moment: Moment<'_>) -> Answer {
         let known = lock(&self.asked).iter().find(|(it, _)| *it == asked).map(|(_, it)| it.clone());
         if let Some(known) = known {
             return known;
         }
         let answer = self.ask(whose, moment).await;
-        self.keep(asked, Answer { warnings: Vec::new(), ..answer.clone() });
+        self.keep(asked, Answer { warnings: Vec::new(), context: Vec::new(), ..answer.clone() });
         answer
     }
 

@@ -97,7 +97,11 @@ async fn take_up(
         tokio::select! {
             biased;
             () = around.returns() => break,
-            () = go.notified() => return Ok(true),
+            () = go.notified() => {
+                // What they said before comes before what the run does.
+                take_all(turn).await?;
+                return Ok(true);
+            }
             mail = turn.mailbox.next() => turn.accept(mail).await?,
             () = until(deadline) => turn.run_out_of_time().await?,
         }
@@ -109,13 +113,19 @@ async fn take_up(
         turn.accept(Mail::Command(Command::FailOwn { run, error })).await?;
     }
     // It may have said why.
-    while let Some(command) = turn.mailbox.now() {
-        turn.accept(Mail::Command(command)).await?;
-    }
+    take_all(turn).await?;
     if !turn.is_ending() {
         turn.cancel(CancelReason::User, None).await?;
     }
     Ok(false)
+}
+
+/// Takes what has been asked of the agent by now.
+async fn take_all(turn: &mut Turn) -> Result<(), Halt> {
+    while let Some(command) = turn.mailbox.now() {
+        turn.accept(Mail::Command(command)).await?;
+    }
+    Ok(())
 }
 
 /// Drives the run, and lets those around it do what they do meanwhile.

@@ -34,6 +34,7 @@ mod orchestrators;
 mod output;
 mod plans;
 mod prefix;
+mod prompts;
 mod schedule;
 mod secrets;
 mod sessions;

@@ -579,3 +579,21 @@ async fn a_logger_tells_that_a_run_starts_and_how_it_ended() {
     );
     assert!(!log_of(handle.session_id()).await.is_empty());
 }
+
+#[tokio::test]
+async fn what_wraps_a_run_warns_and_says_something_to_the_model() {
+    let talks = around(|activation, next| {
+        Box::pin(async move {
+            activation.warn("look out");
+            activation.say("It rains.".into());
+            next.run().await
+        })
+    });
+    let stage = wrapped(stage([Reply::text("done")]), vec![talks]);
+    let handle = stage.start();
+    let told = hear(handle.prompt("go")).await;
+    let is_warning =
+        |body: &EventBody| matches!(body, EventBody::Warning { message } if message == "look out");
+    assert_eq!(told.events.iter().filter(|event| is_warning(&event.body)).count(), 1);
+    assert_eq!(conversation(&handle), ["user \"go\"", "user \"It rains.\"", "assistant \"done\""]);
+}

@@ -399,3 +399,16 @@ async fn a_sub_agent_does_not_take_what_is_there_for_its_parent() {
     assert_eq!(stage.asked()[1], ["user \"work\""]);
     assert_eq!(stage.asked()[2], ["user \"work\""]);
 }
+
+#[tokio::test]
+async fn how_often_an_agent_was_sent_back_is_known_from_the_log() {
+    let replies = [Reply::text("a"), Reply::text("b"), Reply::text("c"), Reply::text("d")];
+    let stage = stage(replies).change(|agent| {
+        let decide = |_: &str, step: &Step| (step.sent_back < 2).then(|| "go on".into());
+        agent.on_stop = Some(Arc::new(on_stop_fn(decide)));
+    });
+    let handle = stage.start();
+    assert_eq!(hear(handle.prompt("go")).await.text(), "c");
+    // A new run begins anew.
+    assert_eq!(stage.model.requests().len(), 3);
+}

@@ -118,6 +118,13 @@ impl AgentFactory {
         let is = Attended { attended: choice.attended, is_kept: !choice.ephemeral };
         let hooked = runtime.hooks_of(&own, is, &redaction);
         let effects = if in_lines { Vec::new() } else { self.effects(&own)? };
+        let (tools, more_tools) = match &hooked {
+            // What their commands change in files is a part of the call.
+            Some(hooked) => {
+                (hooked.around(tools)?, more_tools.map(|more| hooked.around_source(more)))
+            }
+            None => (tools, more_tools),
+        };
         let tells_with = (own.output == OutputMode::MessageTool).then(|| Message::NAME.to_owned());
         let agent = Agent {
             instructions: instructions.into(),
@@ -143,7 +150,7 @@ impl AgentFactory {
             ..Agent::new(model)
         };
         match hooked {
-            Some(hooked) => Ok(hooked.surround(agent, engine)?),
+            Some(hooked) => Ok(hooked.surround(agent, engine)),
             None => Ok(agent),
         }
     }

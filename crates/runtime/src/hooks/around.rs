@@ -11,7 +11,6 @@ use bowline_agent::middleware::{Activation, Middleware, Next};
 use bowline_agent::on_stop::OnStop;
 use bowline_agent::op::Input;
 use bowline_agent::prompt_gate::{Admission, PromptGate, PromptReview};
-use bowline_agent::tool::ToolboxError;
 use bowline_agent::{Agent, AgentError, Outcome};
 use bowline_llm::text_of;
 
@@ -32,23 +31,17 @@ pub(crate) struct Hooked {
 }
 
 impl Hooked {
-    /// Puts the hooks around an agent about whose calls an engine decides.
-    pub(crate) fn surround(
-        self: Arc<Self>,
-        agent: Agent,
-        engine: Arc<Engine>,
-    ) -> Result<Agent, ToolboxError> {
+    /// Puts the hooks around an agent about whose calls an engine decides; its tools have them already.
+    pub(crate) fn surround(self: Arc<Self>, agent: Agent, engine: Arc<Engine>) -> Agent {
         let around = Arc::clone(&self) as Arc<dyn Middleware>;
-        Ok(Agent {
-            tools: self.around(agent.tools)?,
-            more_tools: agent.more_tools.map(|more| self.around_source(more)),
+        Agent {
             effects: self.around_effects(agent.effects),
             middleware: std::iter::once(around).chain(agent.middleware).collect(),
             gate: self.gate(engine),
             on_stop: self.hears_of_stops().then(|| Arc::clone(&self) as _),
             prompt_gate: Some(self),
             ..agent
-        })
+        }
     }
 
     fn hears_of_stops(&self) -> bool {
@@ -167,6 +160,13 @@ fn stopped(reason: &str) -> bowline_agent::entry::RunError {
 }
 
 impl Hooked {
+    /// Says something to the model of an agent as soon as that is possible.
+    pub(super) fn say(&self, agent: &AgentMeta, text: String) {
+        if let Some(activation) = lock(&self.hooks.driven).get(&agent.id) {
+            activation.say(Input::from(text));
+        }
+    }
+
     /// Ends the run of an agent because a hook says so.
     pub(super) fn end_run(&self, agent: &AgentMeta, reason: &str) {
         if let Some(activation) = lock(&self.hooks.driven).get(&agent.id) {

@@ -72,7 +72,8 @@ impl Hooked {
         }
         let mut all = Toolbox::default();
         for tool in tools.names().filter_map(|name| tools.get(name)) {
-            all.add(Arc::new(Around { tool, hooked: Arc::clone(self) }))?;
+            let (name, hooked) = (tool.spec().name, Arc::clone(self));
+            all.add(Arc::new(Around { tool, name, hooked }))?;
         }
         Ok(all)
     }
@@ -124,6 +125,9 @@ impl Gate for Gated {
         self.hooked.hooks.warn(review.agent, std::mem::take(&mut said.warnings));
         if let Some(denied) = self.denied(Event::PreToolUse, review, &said) {
             return denied;
+        }
+        if let Some(context) = said.told() {
+            self.hooked.say(review.agent, context);
         }
         if let Some(arguments) = rewritten(review, &mut said) {
             // What it says of the call as it was it says of the call as it is now.
@@ -229,6 +233,7 @@ fn rewritten(review: &Review<'_>, said: &mut Answer) -> Option<String> {
 /// A tool, and the hooks that hear of the ends of its calls.
 struct Around {
     tool: Arc<dyn DynTool>,
+    name: String,
     hooked: Arc<Hooked>,
 }
 
@@ -254,13 +259,11 @@ impl DynTool for Around {
         let run = prepared.run;
         prepared.run = Box::new(move |cx| {
             Box::pin(async move {
-                let result = run(cx.clone()).await;
+                let mut result = run(cx.clone()).await;
                 // Who does not want the call any more does not wait for hooks.
-                let cancel = cx.cancel.clone();
-                let mut result = result;
                 tokio::select! {
                     biased;
-                    () = cancel.cancelled() => {}
+                    () = cx.cancel.cancelled() => {}
                     () = self.ended(&cx, &name, &arguments, &mut result) => {}
                 }
                 result
@@ -279,7 +282,7 @@ impl Around {
             let arguments = passed.arguments().to_owned();
             return (passed.name, arguments);
         }
-        (self.tool.spec().name, arguments.to_owned())
+        (self.name.clone(), arguments.to_owned())
     }
 
     fn is_heard_of(&self, name: &str) -> bool {
