@@ -286,3 +286,34 @@ fn nobody_waits_for_a_hook_that_is_async_and_it_ends_with_the_process() {
     assert!(home.work().join("made").exists());
     home.wait_until_gone();
 }
+
+#[test]
+fn what_a_hook_does_to_files_after_a_call_is_undone_with_it() {
+    let provider = obedient();
+    let home = Home::new(&provider);
+    let git = std::process::Command::new("git")
+        .args(["init", "--quiet"])
+        .env("HOME", home.path(""))
+        .current_dir(home.work())
+        .output();
+    assert!(git.unwrap().status.success());
+    fs::write(home.work().join("a.txt"), "mine\n").unwrap();
+    add(&home, "PostToolUse", "Write", "sed -i s/put/formatted/ a.txt");
+    assert_eq!(home.run(&["exec", "put a.txt"]).0, 0);
+    let text = || fs::read_to_string(home.work().join("a.txt")).unwrap();
+    assert_eq!(text(), "formatted\n");
+    let (code, out, err) = home.run(&["rewind", "--yes"]);
+    assert_eq!((code, text().as_str()), (0, "mine\n"), "{out}{err}");
+}
+
+#[test]
+fn what_a_hook_tells_before_a_call_is_said_once_behind_it() {
+    let provider = obedient();
+    let home = Home::new(&provider);
+    add(&home, "PreToolUse", "*", &decides("allow", json!({ "additionalContext": "It is slow." })));
+    assert_eq!(home.run(&["exec", "sh touch made"]).0, 0);
+    let request = provider.requests().pop().unwrap();
+    let texts: Vec<_> = messages(&request).iter().map(text).collect();
+    assert_eq!(texts.iter().filter(|text| text.contains("It is slow.")).count(), 1);
+    assert_eq!(texts.last().unwrap(), "It is slow.");
+}
