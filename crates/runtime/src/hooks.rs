@@ -114,7 +114,7 @@ impl Runtime {
         let Attended { attended, is_kept } = is;
         let mode = self.mode_of(agent, attended);
         let seat = Arc::new(Seat { mode, redaction: redaction.clone(), is_kept });
-        Some(Arc::new(Hooked { hooks, seat, is_attended: attended }))
+        Some(Arc::new(Hooked { hooks, seat, is_attended: attended, pending: Mutex::default() }))
     }
 
     /// Runs the hooks of the end of sessions, and ends those for which nobody waits.

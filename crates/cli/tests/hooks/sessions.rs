@@ -176,6 +176,8 @@ fn a_summary_is_refused_or_told_of() {
     assert_eq!(home.run(&["exec", "Tell a story."]).0, 0);
     assert_eq!(home.run(&["exec", "--continue", "Another."]).0, 0);
     assert_eq!(kept(&home, "seen"), Vec::<Value>::new());
+    // Where nothing is asked there is nothing to say either.
+    add(&home, "SessionStart", "resume", "echo 'It is late.'");
     let (code, _, err) = home.run(&["exec", "--continue", "/compact the hero"]);
     assert_ne!(code, 0, "{err}");
     assert!(err.contains("not summarised, because a hook refuses it: not now"), "{err}");
@@ -189,6 +191,7 @@ fn a_summary_is_refused_or_told_of() {
     assert_eq!(seen[2]["trigger"], "manual");
     assert!(seen[2]["compact_summary"].as_str().unwrap().contains("A story was told."));
     assert_eq!(seen[3]["source"], "compact");
+    assert_eq!(provider.requests().len(), 3, "the model was only asked for a summary");
     assert_eq!(home.run(&["exec", "--continue", "five"]).0, 0);
     let request = provider.requests().pop().unwrap();
     assert!(

@@ -120,9 +120,7 @@ impl AgentFactory {
         let effects = if in_lines { Vec::new() } else { self.effects(&own)? };
         let (tools, more_tools) = match &hooked {
             // What their commands change in files is a part of the call.
-            Some(hooked) => {
-                (hooked.around(tools)?, more_tools.map(|more| hooked.around_source(more)))
-            }
+            Some(hooked) => hooked.around_all(tools, more_tools)?,
             None => (tools, more_tools),
         };
         let tells_with = (own.output == OutputMode::MessageTool).then(|| Message::NAME.to_owned());

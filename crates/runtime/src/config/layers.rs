@@ -324,16 +324,11 @@ impl Reading<'_> {
         let faults = names::check(loaded, &skills);
         self.faults.extend(faults.into_iter().map(as_error));
         self.faults.extend(permission::check(loaded).map(as_error));
-        match hooks::find(loaded, folders, self.environment) {
-            Ok(hooks::Found { hooks, notes }) => {
-                loaded.hooks = hooks;
-                loaded.notes.extend(notes);
-            }
-            // What is wrong within one layer was found there.
-            Err(fault) if self.faults.is_empty() => self.faults.push(as_error(fault)),
-            Err(_) => {}
-        }
         note_without_effect(loaded);
+        let found = hooks::find(&self.loaded, folders, self.environment).map_err(as_error);
+        let found = self.sound(found).unwrap_or_default();
+        self.loaded.hooks = found.hooks;
+        self.loaded.notes.extend(found.notes);
         (self.loaded, self.faults)
     }
 }

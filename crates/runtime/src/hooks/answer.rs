@@ -106,7 +106,7 @@ impl Answer {
         let stderr = clean(&stderr);
         match code {
             Some(0) => Self::said(hook, &stdout, clean),
-            Some(2) => {
+            Some(2) if hook.event.can_be_blocked() => {
                 let reason = if stderr.is_empty() { NO_REASON } else { &stderr };
                 Self { verdict: Verdict::Block(bounded(reason)), ..Self::default() }
             }
@@ -158,7 +158,7 @@ impl Answer {
     pub(super) fn and(mut self, next: Self) -> Self {
         self.verdict = match (self.verdict, next.verdict) {
             (Verdict::Block(one), Verdict::Block(other)) => {
-                Verdict::Block(format!("{one}\n{other}"))
+                Verdict::Block(bounded(&format!("{one}\n{other}")))
             }
             (Verdict::Ask(one), Verdict::Ask(other)) => Verdict::Ask(format!("{one}; {other}")),
             (one, other) => one.max(other),

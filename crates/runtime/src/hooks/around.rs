@@ -1,11 +1,12 @@
 //! What lies around an agent that has hooks: its prompts, its runs and their ends.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use serde_json::json;
 
-use bowline_agent::effect::Step;
+use bowline_agent::effect::{Act, DynEffect, Effect, EffectError, Step};
+use bowline_agent::entry::{RunError, RunErrorKind};
 use bowline_agent::event::AgentMeta;
 use bowline_agent::middleware::{Activation, Middleware, Next};
 use bowline_agent::on_stop::OnStop;
@@ -28,6 +29,8 @@ pub(crate) struct Hooked {
     pub(super) hooks: Arc<Hooks>,
     pub(super) seat: Arc<Seat>,
     pub(super) is_attended: bool,
+    /// What the model is to know before its next request.
+    pub(super) pending: Mutex<Option<String>>,
 }
 
 impl Hooked {
@@ -35,13 +38,24 @@ impl Hooked {
     pub(crate) fn surround(self: Arc<Self>, agent: Agent, engine: Arc<Engine>) -> Agent {
         let around = Arc::clone(&self) as Arc<dyn Middleware>;
         Agent {
-            effects: self.around_effects(agent.effects),
+            effects: self.with_reminder(self.around_effects(agent.effects)),
             middleware: std::iter::once(around).chain(agent.middleware).collect(),
             gate: self.gate(engine),
             on_stop: self.hears_of_stops().then(|| Arc::clone(&self) as _),
             prompt_gate: Some(self),
             ..agent
         }
+    }
+
+    /// Adds what says what the hooks of a session's start have to say, where no prompt does.
+    fn with_reminder(
+        self: &Arc<Self>,
+        mut effects: Vec<Arc<dyn DynEffect>>,
+    ) -> Vec<Arc<dyn DynEffect>> {
+        if self.hooks.has_any(&[Event::SessionStart]) {
+            effects.push(Arc::new(Reminder(Arc::clone(self))));
+        }
+        effects
     }
 
     fn hears_of_stops(&self) -> bool {
@@ -84,6 +98,20 @@ impl Hooked {
         let moment = Moment { event: Event::SubagentStart, about: &about, fields: &fields };
         self.hooks.ask(&self.whose(agent), moment).await
     }
+
+    /// Says something to the model of an agent as soon as that is possible.
+    pub(super) fn say(&self, agent: &AgentMeta, text: String) {
+        if let Some(activation) = lock(&self.hooks.driven).get(&agent.id) {
+            activation.say(Input::from(text));
+        }
+    }
+
+    /// Ends the run of an agent because a hook says so.
+    pub(super) fn end_run(&self, agent: &AgentMeta, reason: &str) {
+        if let Some(activation) = lock(&self.hooks.driven).get(&agent.id) {
+            activation.fail(stopped(reason));
+        }
+    }
 }
 
 #[async_trait]
@@ -97,13 +125,32 @@ impl PromptGate for Hooked {
             };
         }
         let started = self.take_up(agent, is_first).await;
-        // A session that was not to start says so of the prompt; that it blocks means nothing.
+        // Only with `continue` can it keep the prompt from being run.
         let started = Answer { verdict: Verdict::Silent, ..started };
         let submitted = match started.stop {
             None => self.submit(agent, prompt.input).await,
             Some(_) => Answer::default(),
         };
         admission(started.and(submitted))
+    }
+}
+
+/// Says what is pending before a request is made. A run that makes none is not made to.
+struct Reminder(Arc<Hooked>);
+
+impl Effect for Reminder {
+    type State = ();
+
+    fn kind(&self) -> &str {
+        "hooks"
+    }
+
+    fn is_advisory(&self) -> bool {
+        true
+    }
+
+    async fn before(&self, _: &Step, (): &()) -> Result<Vec<Act>, EffectError> {
+        Ok(lock(&self.0.pending).take().map(Act::say).into_iter().collect())
     }
 }
 
@@ -145,7 +192,7 @@ impl Middleware for Hooked {
             if let Some(reason) = &answer.stop {
                 activation.fail(stopped(reason));
             }
-            answer.told().map(Input::from).into_iter().for_each(|input| activation.say(input));
+            *lock(&self.pending) = answer.told();
             self.hooks.warn(agent, answer.warnings);
         }
         next.run().await
@@ -153,26 +200,9 @@ impl Middleware for Hooked {
 }
 
 /// Returns with what a run fails that a hook ends.
-fn stopped(reason: &str) -> bowline_agent::entry::RunError {
-    use bowline_agent::entry::{RunError, RunErrorKind};
+fn stopped(reason: &str) -> RunError {
     let message = format!("a hook ended the run: {reason}");
     RunError { kind: RunErrorKind::Effect, message }
-}
-
-impl Hooked {
-    /// Says something to the model of an agent as soon as that is possible.
-    pub(super) fn say(&self, agent: &AgentMeta, text: String) {
-        if let Some(activation) = lock(&self.hooks.driven).get(&agent.id) {
-            activation.say(Input::from(text));
-        }
-    }
-
-    /// Ends the run of an agent because a hook says so.
-    pub(super) fn end_run(&self, agent: &AgentMeta, reason: &str) {
-        if let Some(activation) = lock(&self.hooks.driven).get(&agent.id) {
-            activation.fail(stopped(reason));
-        }
-    }
 }
 
 #[async_trait]

@@ -48,11 +48,6 @@ impl Told<'_> {
         };
         json!({ "tool_name": name, "tool_input": input, "tool_use_id": self.id.as_str() })
     }
-
-    /// Returns the names that a matcher may mean.
-    fn names(&self) -> [&str; 2] {
-        [self.tool, claude::tool_name(self.tool)]
-    }
 }
 
 impl Hooked {
@@ -65,28 +60,29 @@ impl Hooked {
         }
     }
 
-    /// Puts the hooks around tools.
-    pub(crate) fn around(self: &Arc<Self>, tools: Toolbox) -> Result<Toolbox, ToolboxError> {
+    /// Puts the hooks around the tools of an agent, and around those that come and go.
+    pub(crate) fn around_all(
+        self: &Arc<Self>,
+        tools: Toolbox,
+        more: Option<Arc<dyn ToolSource>>,
+    ) -> Result<(Toolbox, Option<Arc<dyn ToolSource>>), ToolboxError> {
         if !self.hears_of_ends() {
-            return Ok(tools);
+            return Ok((tools, more));
         }
+        let source = |tools| {
+            let hooked = Arc::clone(self);
+            Arc::new(AroundSource { tools, hooked }) as Arc<dyn ToolSource>
+        };
+        Ok((self.around(&tools)?, more.map(source)))
+    }
+
+    fn around(self: &Arc<Self>, tools: &Toolbox) -> Result<Toolbox, ToolboxError> {
         let mut all = Toolbox::default();
         for tool in tools.names().filter_map(|name| tools.get(name)) {
             let (name, hooked) = (tool.spec().name, Arc::clone(self));
             all.add(Arc::new(Around { tool, name, hooked }))?;
         }
         Ok(all)
-    }
-
-    /// As [`Hooked::around`], of tools that come and go.
-    pub(crate) fn around_source(
-        self: &Arc<Self>,
-        tools: Arc<dyn ToolSource>,
-    ) -> Arc<dyn ToolSource> {
-        match self.hears_of_ends() {
-            true => Arc::new(AroundSource { tools, hooked: Arc::clone(self) }),
-            false => tools,
-        }
     }
 
     fn hears_of_ends(&self) -> bool {
@@ -98,7 +94,7 @@ impl Hooked {
         let arguments = read(&call.arguments);
         let told = Told { id: &call.id, tool: &call.name, arguments: &arguments };
         let fields = |speech| told.fields(self, speech);
-        let names = told.names();
+        let names = claude::names(told.tool);
         let moment = Moment { event, about: &names, fields: &fields };
         let asked = asked(event, review, &call.arguments);
         self.hooks.ask_once(&self.whose(review.agent), asked, moment).await
@@ -286,7 +282,7 @@ impl Around {
     }
 
     fn is_heard_of(&self, name: &str) -> bool {
-        let names = [name, claude::tool_name(name)];
+        let names = claude::names(name);
         let events = [Event::PostToolUse, Event::PostToolUseFailure];
         events.into_iter().any(|event| self.hooked.hooks.about(event, &names).next().is_some())
     }
@@ -321,7 +317,7 @@ impl Around {
             }
             fields
         };
-        let moment = Moment { event, about: &told.names(), fields: &fields };
+        let moment = Moment { event, about: &claude::names(tool), fields: &fields };
         let said = self.hooked.hooks.ask(&self.hooked.whose(&cx.agent), moment).await;
         self.say(&cx.agent, event, said, result);
     }
@@ -351,7 +347,7 @@ impl Around {
                 content.push(Part::Text(added));
             }
             Err(ToolError::Failed(why) | ToolError::TimedOut(why)) => {
-                why.push_str(&format!("\n\n{added}"))
+                why.push_str(&format!("\n\n{added}"));
             }
             Ok(ToolOutput::Waiting(_)) | Err(ToolError::Fatal(_)) => {}
         }
@@ -367,6 +363,6 @@ impl ToolSource for AroundSource {
     fn tools(&self) -> Toolbox {
         let tools = self.tools.tools();
         // Two tools of one name would not have been in a toolbox.
-        self.hooked.around(tools.clone()).unwrap_or(tools)
+        self.hooked.around(&tools).unwrap_or(tools)
     }
 }

@@ -83,12 +83,12 @@ pub(super) fn read(path: &Path) -> Option<File> {
     let mut file = File { is_off: settings.disable_all_hooks, ..File::default() };
     for (name, groups) in settings.hooks {
         let Some(event) = Event::named(&name) else {
-            file.notes.push(format!("there is no event {name} here; its hooks are left out"));
+            file.notes.push(format!("the hooks of {name} are left out, an event that is not here"));
             continue;
         };
         match serde_json::from_value::<Vec<Group>>(groups) {
             Ok(groups) => groups.into_iter().for_each(|group| file.take(event, group)),
-            Err(error) => file.notes.push(format!("{name}: {error}; its hooks are left out")),
+            Err(error) => file.notes.push(format!("the hooks of {name} are left out: {error}")),
         }
     }
     Some(file)
@@ -99,19 +99,19 @@ impl File {
         let matcher = match Matcher::parse(group.matcher.as_deref().unwrap_or_default()) {
             Ok(matcher) => matcher,
             Err(what) => {
-                self.notes.push(format!("{event}: {what}; its hooks are left out"));
+                self.notes.push(format!("the hooks of {event} are left out, because {what}"));
                 return;
             }
         };
         for hook in group.hooks {
             if hook.r#type != "command" || hook.command.trim().is_empty() {
-                let kind = if hook.r#type.is_empty() { "no type" } else { &hook.r#type };
+                let kind = if hook.r#type == "command" { "no command" } else { &hook.r#type };
                 self.notes
-                    .push(format!("{event}: a hook of {kind} is left out; there are commands"));
+                    .push(format!("a hook of {event} is left out, because it is of the kind {kind:?} and no command"));
                 continue;
             }
             if hook.r#if.is_some() {
-                let note = format!("{event}: `if` is not read; {:?} always runs", hook.command);
+                let note = format!("`if` is not read, and {:?} always runs", hook.command);
                 self.notes.push(note);
             }
             let seconds = hook.timeout.and_then(|time| Duration::try_from_secs_f64(time).ok());
@@ -141,6 +141,15 @@ const TOOLS: [(&str, &str); 12] = [
     ("update_plan", "TodoWrite"),
     ("write", "Write"),
 ];
+
+/// Returns the names that a matcher may mean by a tool: ours, theirs, and of patches, which are not
+/// there, those of what else changes files.
+pub(super) fn names(ours: &str) -> Vec<&str> {
+    match ours {
+        "apply_patch" => vec![ours, "edit", "Edit", "write", "Write"],
+        _ => vec![ours, tool_name(ours)],
+    }
+}
 
 /// Returns the name that a tool has there.
 pub(super) fn tool_name(ours: &str) -> &str {

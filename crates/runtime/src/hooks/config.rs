@@ -118,6 +118,23 @@ impl Event {
         }
     }
 
+    /// Tells whether a hook can say no, before or after.
+    pub(super) fn can_be_blocked(self) -> bool {
+        match self {
+            Self::UserPromptSubmit
+            | Self::PreToolUse
+            | Self::PermissionRequest
+            | Self::PostToolUse
+            | Self::PostToolUseFailure
+            | Self::SubagentStop
+            | Self::Stop
+            | Self::PreCompact => true,
+            Self::SessionStart | Self::SubagentStart | Self::PostCompact | Self::SessionEnd => {
+                false
+            }
+        }
+    }
+
     /// Tells whether what a hook prints is for the model even if it is no JSON.
     pub(super) fn hears_plain_text(self) -> bool {
         matches!(self, Self::SessionStart | Self::UserPromptSubmit)

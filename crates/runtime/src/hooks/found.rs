@@ -73,8 +73,9 @@ pub(crate) fn find(
         let off = (layer != Kind::User && !loaded.is_trusted()).then_some(UNTRUSTED);
         if off.is_none() {
             is_off |= file.is_off;
-            let note = |note| format!("{}: {note}", path.display());
-            found.notes.extend(file.notes.into_iter().map(note));
+            if !file.notes.is_empty() {
+                found.notes.push(format!("{}: {}", path.display(), file.notes.join("; ")));
+            }
         }
         own.extend(file.hooks.into_iter().map(|hook| Hook {
             event: hook.event,

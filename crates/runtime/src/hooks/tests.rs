@@ -149,6 +149,14 @@ fn an_agent_without_hooks_has_nothing_around_it() {
 }
 
 #[test]
+fn who_matches_what_changes_files_matches_patches_too() {
+    let fits =
+        |matcher: &str, tool: &str| Matcher::parse(matcher).unwrap().fits(&claude::names(tool));
+    assert!(fits("Edit|Write", "apply_patch") && fits("edit", "apply_patch"));
+    assert!(fits("Bash", "bash") && fits("bash", "bash") && !fits("Bash", "job"));
+}
+
+#[test]
 fn a_matcher_is_names_or_a_pattern() {
     let fits = |matcher: &str, name: &str| Matcher::parse(matcher).unwrap().fits(&[name]);
     for (matcher, name, is_it) in [
@@ -200,6 +208,16 @@ fn a_managed_gate_that_fails_stays_shut() {
             let said = answer(&other, fail());
             assert_eq!((said.verdict, said.warnings.len()), (Verdict::Silent, 1));
         }
+    }
+}
+
+#[test]
+fn where_nothing_can_be_forbidden_a_hook_that_tries_is_a_warning() {
+    for event in Event::ALL {
+        let said = answer(&hook(event, Kind::User), exit(2));
+        let is_block = said.verdict == Verdict::Block("why".to_owned());
+        assert_eq!(is_block, said.warnings.is_empty(), "{event}");
+        assert_eq!(is_block, event.can_be_blocked(), "{event}");
     }
 }
 
