@@ -5,7 +5,7 @@
 //! before a run ends, a middleware, and what lies around tools and around `compact`. Without hooks none
 //! of that is there.
 //!
-//! - `config`: how one is written; [`claude`] reads those of Claude Code, `found` finds all.
+//! - `config`: how one is written; `claude` reads those of Claude Code, `found` finds all.
 //! - `command` runs one, `answer` is what it says.
 //! - `around` is what lies around an agent, `calls` around its calls, `compaction` around `compact`.
 
@@ -43,8 +43,8 @@ use answer::Answer;
 use command::Shell;
 
 pub use config::{Event, HookConfig, Matcher};
-pub(crate) use found::{Found, find, of_project, of_table};
 pub use found::{Hook, Speech};
+pub(crate) use found::{find, of_project, of_table};
 
 pub(crate) use around::Hooked;
 

@@ -13,8 +13,8 @@ fn what_is_misspelt_is_said_with_its_line_and_what_is_meant() {
         err.rsplit_once("config.toml: ").unwrap().1.trim().to_owned()
     };
     assert_eq!(
-        said("event = \"Stop\"\ncomand = \"x\""),
-        "line 4: unknown key \"comand\" in [hooks.0]; did you mean \"command\"?"
+        said("event = \"Stop\"\ntimeouts = 3"),
+        "line 4: unknown key \"timeouts\" in [hooks.0]; did you mean \"timeout\"?"
     );
     assert!(
         said("event = \"PreTooluse\"\ncommand = \"x\"").ends_with("did you mean \"PreToolUse\"?")

@@ -1,7 +1,7 @@
 //! Hooks of sessions: their beginning and end, prompts, ends of runs, sub-agents, summaries.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -49,6 +49,25 @@ fn a_prompt_that_a_hook_blocks_is_not_run_and_nothing_of_it_is_kept() {
     let before = home.entries(&session).len();
     assert_eq!(home.run(&["exec", "--continue", "a secret"]).0, 1);
     assert_eq!(home.entries(&session).len(), before);
+}
+
+#[test]
+fn who_interrupts_does_not_wait_for_the_hook_of_a_prompt() {
+    for (signal, code) in [("-INT", Some(130)), ("-KILL", None)] {
+        let provider = obedient();
+        let home = Home::new(&provider);
+        add(&home, "UserPromptSubmit", "", "echo > begun; sleep 77");
+        let mut child =
+            home.bowline().args(["exec", "hello"]).stderr(Stdio::null()).spawn().unwrap();
+        while !home.work().join("begun").exists() {
+            std::thread::yield_now();
+        }
+        let pid = child.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), code);
+        home.wait_until_gone();
+        assert_eq!((provider.requests().len(), home.sessions().len()), (0, 0));
+    }
 }
 
 #[test]
