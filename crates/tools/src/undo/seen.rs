@@ -34,8 +34,8 @@ const RULES: &str = ".gitignore";
 pub(super) struct Seen {
     // By their paths in the project.
     folders: BTreeMap<PathBuf, Folder>,
-    // Folders that are looked into whether they are ignored or not, once they are there.
-    wanted: BTreeSet<PathBuf>,
+    // Folders that are looked into whenever they are there.
+    watched: BTreeSet<PathBuf>,
     // Folders that are not looked into.
     ignored: BTreeSet<PathBuf>,
 }
@@ -67,7 +67,7 @@ impl Seen {
                 (path, is_file) = (parent, false);
             }
         }
-        seen.wanted = seen.folders.keys().cloned().collect();
+        seen.watched = seen.folders.keys().cloned().collect();
         seen
     }
 
@@ -89,10 +89,11 @@ impl Seen {
         let mut level = vec![PathBuf::new()];
         while !level.is_empty() {
             level.retain(|path| !self.ignored.contains(path));
-            let is_new =
-                |path: &&PathBuf| !known.contains_key(*path) && !self.wanted.contains(*path);
-            self.ignored.extend(ignored(git, level.iter().filter(is_new)));
-            level.retain(|path| !self.ignored.contains(path));
+            let new = level.extract_if(.., |path| !self.watched.contains(path)).collect();
+            let (ignored, watched) = sorted_out(git, new);
+            self.ignored.extend(ignored);
+            level.extend_from_slice(&watched);
+            self.watched.extend(watched);
             let mut below = Vec::new();
             for path in level {
                 let mut folder = known.remove(&path).unwrap_or_default();
@@ -109,19 +110,18 @@ impl Seen {
     }
 }
 
-/// Returns those of these folders that git ignores.
-fn ignored<'a>(git: &Git, folders: impl Iterator<Item = &'a PathBuf>) -> Vec<PathBuf> {
-    // A name that begins so is nothing but a name for git.
-    let asked: Vec<_> = folders.map(|path| [b"./", path.as_os_str().as_bytes()].concat()).collect();
-    if asked.is_empty() {
-        return Vec::new();
+/// Tells apart the folders that git ignores, which come first, and the others.
+fn sorted_out(git: &Git, folders: Vec<PathBuf>) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    if folders.is_empty() {
+        return (Vec::new(), Vec::new());
     }
+    // A name that begins so is nothing but a name for git.
+    let name = |path: &Path| [b"./", path.as_os_str().as_bytes()].concat();
+    let names: Vec<_> = folders.iter().map(|path| name(path)).collect();
     // It fails where nothing is ignored, too.
-    let said = git.run(&["check-ignore", "-z", "--stdin"], &joined(&asked)).unwrap_or_default();
-    let ignored = paths(&said).into_iter().filter_map(|path| {
-        Some(PathBuf::from(OsString::from_vec(path.strip_prefix(b"./")?.to_vec())))
-    });
-    ignored.collect()
+    let said = git.run(&["check-ignore", "-z", "--stdin"], &joined(&names)).unwrap_or_default();
+    let ignored: BTreeSet<_> = paths(&said).into_iter().collect();
+    folders.into_iter().partition(|path| ignored.contains(&name(path)))
 }
 
 /// A look at everything.

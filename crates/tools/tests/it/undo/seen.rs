@@ -103,6 +103,11 @@ fn git_is_not_run_while_nothing_has_changed() {
         project.remove("between");
     });
     assert_eq!(git.runs(), "");
+    fs::remove_dir(project.work().join("empty")).unwrap();
+    project.call(&mut undo, &[], || {});
+    fs::create_dir(project.work().join("empty")).unwrap();
+    project.call(&mut undo, &[], || {});
+    assert_eq!(git.runs(), "");
     project.call(&mut undo, &[], || project.put("one.txt", "changed"));
     assert_ne!(git.runs(), "");
     project.call(&mut undo, &[], || {});
