@@ -44,7 +44,7 @@ fn main() -> Result<(), Failed> {
     let changed = least(|| {
         round += 1;
         let file = root.join("0/0.rs");
-        fs::write(&file, format!("{round}"))
+        fs::write(&file, "line\n".repeat(round))
             .map_err(|source| UndoError::File { path: file, source })?;
         undo.before(agent, &call, &[])
     })?;

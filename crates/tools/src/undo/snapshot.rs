@@ -80,30 +80,49 @@ impl Undo {
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.look(more, unnoticed) {
-                Err(UndoError::Git { .. }) if tries < TRIES => {}
+            let mut changed = match self.look(more) {
+                Err(UndoError::Git { .. }) if tries < TRIES => continue,
+                looked => looked?,
+            };
+            let hidden = self.hidden(unnoticed, &changed)?;
+            changed.extend(hidden.iter().cloned());
+            if changed.is_empty() {
+                return Ok(changed);
+            }
+            match self.update(&changed, &hidden) {
+                Err(_) if tries < TRIES => {}
                 Err(error) => return Err(error),
-                Ok(changed) if changed.is_empty() => return Ok(changed),
-                Ok(changed) => match self.update(&changed, unnoticed) {
-                    Err(_) if tries < TRIES => {}
-                    Err(error) => return Err(error),
-                    Ok(()) => return Ok(changed),
-                },
+                Ok(()) => return Ok(changed),
             }
         }
+    }
+
+    /// Returns those of these files that the index has, and git has not found changed.
+    fn hidden(
+        &self,
+        unnoticed: &BTreeSet<Vec<u8>>,
+        changed: &BTreeSet<Vec<u8>>,
+    ) -> Result<BTreeSet<Vec<u8>>, UndoError> {
+        // What is named is looked at whatever git finds.
+        let is_found = |path: &Vec<u8>| changed.contains(path) && !self.named.contains(path);
+        if unnoticed.iter().all(is_found) {
+            return Ok(BTreeSet::new());
+        }
+        let is_hidden = |path: &Vec<u8>| unnoticed.contains(path) && !is_found(path);
+        Ok(self.known()?.into_iter().filter(is_hidden).collect())
     }
 
     /// Brings the index up to date with these files.
     fn update(
         &self,
         changed: &BTreeSet<Vec<u8>>,
-        unnoticed: &BTreeSet<Vec<u8>>,
+        hidden: &BTreeSet<Vec<u8>>,
     ) -> Result<(), UndoError> {
         // What lies behind a link where a folder was is not there any more; git would not look.
         let is_behind =
             |path: &Vec<u8>| !self.leads_through_folders(Path::new(OsStr::from_bytes(path)));
         // What git does not know it reads.
-        let is_gone = |path: &&Vec<u8>| is_behind(path) || unnoticed.contains(*path);
+        let is_gone = |path: &&Vec<u8>| is_behind(path) || hidden.contains(*path);
         let gone = joined(changed.iter().filter(is_gone));
         if !gone.is_empty() {
             self.git.run(&["update-index", "-z", "--force-remove", "--stdin"], &gone)?;
@@ -120,20 +139,12 @@ impl Undo {
     }
 
     /// Returns the files that are not as the index says, but for those that are too large.
-    fn look(
-        &mut self,
-        more: &[Vec<u8>],
-        unnoticed: &BTreeSet<Vec<u8>>,
-    ) -> Result<BTreeSet<Vec<u8>>, UndoError> {
+    fn look(&mut self, more: &[Vec<u8>]) -> Result<BTreeSet<Vec<u8>>, UndoError> {
         let arguments = ["ls-files", "-z", "--modified", "--others", "--exclude-standard"];
         let listed = self.git.list(&arguments, self.limits.files)?;
         let mut changed = BTreeSet::new();
         for path in listed {
             self.add(path, &mut changed)?;
-        }
-        if !unnoticed.is_empty() {
-            let known = self.known()?;
-            changed.extend(known.into_iter().filter(|path| unnoticed.contains(path)));
         }
         changed.extend(self.named.iter().chain(more).filter(|path| self.is_file(path)).cloned());
         if changed.len() > self.limits.files {
