@@ -8,19 +8,20 @@
 //! [`Undo`] is the door: [`Undo::before`] and [`Undo::after`] record, [`Undo::plan`] says what going back
 //! would do, [`Undo::restore`] does it, and is itself recorded, so that it can be taken back too. In reading
 //! order: `journal` (which states there are, and what lies between them), `store` (how the repository is
-//! made), `snapshot` (how a state is recorded), `plan` and `restore`, `git` (how git is run).
+//! made), `snapshot` (how a state is recorded), `seen` (how it is known that nothing has changed), `plan` and
+//! `restore`, `git` (how git is run).
 
 mod git;
 mod journal;
 mod plan;
 mod restore;
+mod seen;
 mod snapshot;
 mod store;
 
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use bowline_agent::id::{AgentId, EntryId};
 use bowline_llm::CallId;
@@ -30,6 +31,7 @@ use crate::folder_lock::FolderLock;
 
 use git::Git;
 use journal::{Journal, Line};
+use snapshot::Recorded;
 
 pub use plan::{Change, Kind, Plan, View};
 pub use restore::Restored;
@@ -124,7 +126,7 @@ pub struct Stretch(std::ops::Range<usize>);
 
 /// What is recorded of the files of a session.
 ///
-/// Every method runs git and waits for it. Several processes may use what is recorded at the same time.
+/// Every method looks at all files, and may run git and wait for it. Several processes may use what is recorded at the same time.
 #[derive(Debug)]
 pub struct Undo {
     git: Git,
@@ -136,8 +138,8 @@ pub struct Undo {
     // Paths of which it is known whether they are ignored.
     looked_at: BTreeSet<PathBuf>,
     left_out: BTreeSet<LeftOut>,
-    // The tree of the index as it was written then, if this process knows it.
-    tree: Option<(SystemTime, String)>,
+    // If this process has recorded something.
+    recorded: Option<Recorded>,
 }
 
 impl Undo {
@@ -189,7 +191,7 @@ impl Undo {
             folder,
             limits,
             looked_at: BTreeSet::new(),
-            tree: None,
+            recorded: None,
         }
     }
 

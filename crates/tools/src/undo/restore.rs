@@ -37,7 +37,7 @@ impl Undo {
         let wanted = plan.changes.iter().filter(|change| is_forced || !change.is_changed_since);
         let (git, after) = self.target(wanted.clone(), &plan.now)?;
         self.journal.append(Line::Restored { before: plan.now.clone(), after, turned })?;
-        self.tree = None;
+        self.recorded = None;
         let mut restored = Restored::default();
         for change in wanted.clone().filter(|change| change.then.is_none()) {
             match self.remove(&change.path)? {

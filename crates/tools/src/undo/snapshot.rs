@@ -6,52 +6,124 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use super::git::{Git, joined, paths};
 use super::journal::Line;
+use super::seen::{Changes, Seen, Stamp};
 use super::{LeftOut, Undo, UndoError};
 
 /// How often it is tried while files change under git's eyes.
 const TRIES: u32 = 3;
 
+/// What was recorded last.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    tree: String,
+    // The index as it was left. Another process may bring it up to date.
+    index: Stamp,
+    // Nothing if what was recorded may not all have been looked at.
+    seen: Option<Seen>,
+}
+
 impl Undo {
     /// Records the state of the project with these files beyond those that are not ignored, and returns
     /// its name. It costs one look at every file if nothing has changed.
     pub(super) fn take(&mut self, more: &[Vec<u8>]) -> Result<String, UndoError> {
+        let index = Stamp::at(self.git.index());
+        let last = self.recorded.take().filter(|recorded| Some(recorded.index) == index);
+        let (tree, seen) = last.map(|last| (last.tree, last.seen)).unzip();
+        let mut seen = match seen.flatten() {
+            Some(seen) => seen,
+            None => self.unseen(more)?,
+        };
+        // Before git looks, so that nothing changes between the two unseen.
+        let changes = seen.look(&self.git, self.limits);
+        let mut seen = changes.is_ok().then_some(seen);
+        let changes = changes.unwrap_or(Changes { is_any: true, unnoticed: BTreeSet::new() });
+        let tree = match tree {
+            Some(tree) if !changes.is_any => tree,
+            tree => {
+                let changed = self.record(more, &changes.unnoticed)?;
+                let mut there = changed.iter().filter(|path| self.is_file(path));
+                seen = seen.filter(|seen| there.all(|path| seen.covers(path)));
+                match tree {
+                    Some(tree) if changed.is_empty() => tree,
+                    Some(_) | None => self.written()?,
+                }
+            }
+        };
+        let recorded = |index| Recorded { tree: tree.clone(), index, seen };
+        self.recorded = Stamp::at(self.git.index()).map(recorded);
+        Ok(tree)
+    }
+
+    /// Returns the places of all that is recorded or will be, of which nothing has been seen.
+    fn unseen(&self, more: &[Vec<u8>]) -> Result<Seen, UndoError> {
+        let known = self.known()?;
+        Ok(Seen::nothing_of(known.iter().chain(&self.named).chain(more)))
+    }
+
+    /// Returns the files of the index.
+    fn known(&self) -> Result<Vec<Vec<u8>>, UndoError> {
+        self.git.list(&["ls-files", "-z"], self.limits.files)
+    }
+
+    /// Brings the index up to date, also with files that git may take for unchanged, and returns those that
+    /// were not as it said.
+    fn record(
+        &mut self,
+        more: &[Vec<u8>],
+        unnoticed: &BTreeSet<Vec<u8>>,
+    ) -> Result<BTreeSet<Vec<u8>>, UndoError> {
         // Whoever left it died: the folder is locked.
         let _ = fs::remove_file(self.git.index().with_extension("lock"));
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.look(more) {
-                Err(UndoError::Git { .. }) if tries < TRIES => {}
+            let mut changed = match self.look(more) {
+                Err(UndoError::Git { .. }) if tries < TRIES => continue,
+                looked => looked?,
+            };
+            let hidden = self.hidden(unnoticed, &changed)?;
+            changed.extend(hidden.iter().cloned());
+            if changed.is_empty() {
+                return Ok(changed);
+            }
+            match self.update(&changed, &hidden) {
+                Err(_) if tries < TRIES => {}
                 Err(error) => return Err(error),
-                Ok(changed) if changed.is_empty() => {
-                    return match self.tree.take() {
-                        // Another process may have brought the index up to date.
-                        Some((at, tree)) if Some(at) == self.index_time() => {
-                            self.tree = Some((at, tree.clone()));
-                            Ok(tree)
-                        }
-                        _ => self.written(),
-                    };
-                }
-                Ok(changed) => match self.update(&changed) {
-                    Err(_) if tries < TRIES => {}
-                    Err(error) => return Err(error),
-                    Ok(()) => return self.written(),
-                },
+                Ok(()) => return Ok(changed),
             }
         }
     }
 
+    /// Returns those of these files that the index has, and git has not found changed.
+    fn hidden(
+        &self,
+        unnoticed: &BTreeSet<Vec<u8>>,
+        changed: &BTreeSet<Vec<u8>>,
+    ) -> Result<BTreeSet<Vec<u8>>, UndoError> {
+        // What is named is looked at whatever git finds.
+        let is_found = |path: &Vec<u8>| changed.contains(path) && !self.named.contains(path);
+        if unnoticed.iter().all(is_found) {
+            return Ok(BTreeSet::new());
+        }
+        let is_hidden = |path: &Vec<u8>| unnoticed.contains(path) && !is_found(path);
+        Ok(self.known()?.into_iter().filter(is_hidden).collect())
+    }
+
     /// Brings the index up to date with these files.
-    fn update(&self, changed: &BTreeSet<Vec<u8>>) -> Result<(), UndoError> {
+    fn update(
+        &self,
+        changed: &BTreeSet<Vec<u8>>,
+        hidden: &BTreeSet<Vec<u8>>,
+    ) -> Result<(), UndoError> {
         // What lies behind a link where a folder was is not there any more; git would not look.
         let is_behind =
-            |path: &&Vec<u8>| !self.leads_through_folders(Path::new(OsStr::from_bytes(path)));
-        let gone = joined(changed.iter().filter(is_behind));
+            |path: &Vec<u8>| !self.leads_through_folders(Path::new(OsStr::from_bytes(path)));
+        // What git does not know it reads.
+        let is_gone = |path: &&Vec<u8>| is_behind(path) || hidden.contains(*path);
+        let gone = joined(changed.iter().filter(is_gone));
         if !gone.is_empty() {
             self.git.run(&["update-index", "-z", "--force-remove", "--stdin"], &gone)?;
         }
@@ -61,15 +133,9 @@ impl Undo {
         Ok(())
     }
 
-    fn written(&mut self) -> Result<String, UndoError> {
+    fn written(&self) -> Result<String, UndoError> {
         let said = self.git.run(&["write-tree", "--missing-ok"], &[])?;
-        let tree = String::from_utf8_lossy(said.trim_ascii()).into_owned();
-        self.tree = self.index_time().map(|at| (at, tree.clone()));
-        Ok(tree)
-    }
-
-    fn index_time(&self) -> Option<SystemTime> {
-        self.git.index().metadata().ok()?.modified().ok()
+        Ok(String::from_utf8_lossy(said.trim_ascii()).into_owned())
     }
 
     /// Returns the files that are not as the index says, but for those that are too large.
@@ -156,6 +222,8 @@ impl Undo {
             let Some(path) = path.strip_prefix(b"./") else { continue };
             let Ok(text) = String::from_utf8(path.to_vec()) else { continue };
             if self.named.insert(path.to_vec()) {
+                // It may lie where nobody has looked.
+                self.recorded.as_mut().map(|recorded| recorded.seen.take());
                 self.journal.append(Line::Named { path: text })?;
             }
         }

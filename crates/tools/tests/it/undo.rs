@@ -1,5 +1,7 @@
 //! Files as they were before: in real repositories, and without one.
 
+mod seen;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -478,39 +480,4 @@ fn another_project_is_not_recorded_with_the_first() {
     drop(project.undo());
     let opened = Undo::open(&project.folder.path().join("session"), &other.place());
     assert!(matches!(opened, Err(UndoError::Unable(_))), "{opened:?}");
-}
-
-// Says what a state costs when nothing has changed: `cargo nextest run -p bowline-tools
-// --run-ignored all --no-capture what_a_state_costs`.
-#[test]
-#[ignore = "it measures"]
-fn what_a_state_costs() {
-    let project = Project::repository();
-    for index in 0..5000 {
-        project.put(&format!("{}/{index}.rs", index % 100), format!("{index}\n").repeat(200));
-    }
-    project.git(&["add", "."]);
-    project.git(&["commit", "--quiet", "--message=all"]);
-    let timed = |what: &str, work: &mut dyn FnMut()| {
-        let times = (0..10).map(|_| {
-            let started = std::time::Instant::now();
-            work();
-            started.elapsed()
-        });
-        println!("{what}: {:?}", times.min().unwrap());
-    };
-    let session = project.folder.path().join("session");
-    timed("begin", &mut || {
-        let _ = fs::remove_dir_all(session.join("undo.git"));
-        project.undo();
-    });
-    let mut undo = project.undo();
-    let call = CallId::from("call");
-    timed("nothing changed", &mut || undo.before(project.agent, &call, &[]).unwrap());
-    let mut count = 0;
-    timed("one file changed", &mut || {
-        count += 1;
-        project.put("1/1.rs", format!("{count}"));
-        undo.before(project.agent, &call, &[]).unwrap();
-    });
 }
