@@ -302,6 +302,7 @@ impl Turn {
             scope: Arc::clone(&scope),
             shared: Arc::clone(&self.session.shared),
             desks: Arc::clone(&self.session.desks),
+            watches: Arc::clone(&self.session.watches),
             behind: self.behind(),
             log: Some(Arc::downgrade(&self.log)),
             put_away: self.conversation.put_away().clone(),
