@@ -50,6 +50,12 @@ pub trait TaskBoard: Send + Sync {
     /// [`BoardError`] if there is no such task or the change is none that is allowed.
     fn update_task_status(&self, id: &str, status: TaskStatus) -> Result<(), BoardError>;
 
+    /// Returns who works on a task, if the board can tell: a process that goes on with a session asks
+    /// whether an agent had begun.
+    fn at_work(&self, _id: &str) -> Option<String> {
+        None
+    }
+
     /// Comes when a task is canceled, at once if it is already; never for a task that is not there.
     fn watch_canceled(&self, id: &str) -> BoxFuture<'static, ()>;
 }
@@ -342,6 +348,11 @@ impl TaskBoard for Board {
     fn update_task_status(&self, id: &str, status: TaskStatus) -> Result<(), BoardError> {
         let update = TaskUpdate { status: Some(status), ..TaskUpdate::default() };
         self.change(|tasks| tasks.update(id, update)).map(|_| ())
+    }
+
+    fn at_work(&self, id: &str) -> Option<String> {
+        let task = self.get(id).ok()?.task;
+        task.assignee.filter(|_| task.status == TaskStatus::InProgress)
     }
 
     fn watch_canceled(&self, id: &str) -> BoxFuture<'static, ()> {
