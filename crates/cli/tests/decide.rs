@@ -87,7 +87,7 @@ impl DynTool for Pass {
     fn prepare(self: Arc<Self>, arguments: &str) -> Result<Prepared, ToolError> {
         let passed: PassedOn = parse_arguments(arguments)?;
         let tool = self.0.get(&passed.name).ok_or_else(|| ToolError::failed("no tool"))?;
-        Arc::clone(tool).prepare(passed.arguments())
+        tool.prepare(passed.arguments())
     }
 
     fn passes_on(&self) -> bool {
