@@ -275,6 +275,8 @@ pub struct Waiting {
     pub entry: EntryId,
     /// What it waits for.
     pub wake: Wake,
+    /// The tool that is really called, where the one that the model called only passes calls on.
+    pub passed_to: Option<String>,
 }
 
 impl Waiting {

@@ -352,6 +352,9 @@ pub struct CallWaiting {
     pub call: CallId,
     /// What it waits for.
     pub wake: Wake,
+    /// As in [`CallStarted::passed_to`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed_to: Option<String>,
 }
 
 /// What a call can wait for.

@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::agent::Agent;
 use crate::children::Work;
+use crate::crew::board::Watches;
 use crate::crew::slots::Desks;
 use crate::driver;
 use crate::entry::{Created, Entry, EntryKind};
@@ -35,6 +36,7 @@ pub(crate) struct Session {
     pub(crate) shared: Arc<Values>,
     pub(crate) questions: Questions,
     pub(crate) desks: Arc<Desks>,
+    pub(crate) watches: Arc<Watches>,
     pub(crate) source: Arc<dyn Source>,
     agents: Mutex<HashMap<AgentId, Live>>,
     names: Mutex<Names>,
@@ -214,6 +216,7 @@ fn open(
         shared: Arc::new(Values::new(entries)),
         questions: Questions::new(entries),
         desks: Arc::default(),
+        watches: Arc::default(),
         source: Arc::clone(&agent.source),
         agents: Mutex::default(),
         names: Mutex::default(),

@@ -20,7 +20,7 @@ mod tests {
 
     use super::support::crashing::{Cut, Side, World};
     use super::support::jobs::job;
-    use super::support::scenario::{compare, names};
+    use super::support::scenario::{compare, every, names};
 
     macro_rules! cut_everywhere {
         ($($test:ident: $job:literal, $stride:literal;)*) => {
@@ -76,6 +76,60 @@ mod tests {
         a_plan_and_what_others_say: "a plan, and what others say", 5;
         a_board_that_children_share: "a board that children share", 29;
         a_plan_that_is_done_to_its_end: "a plan that is done to its end", 5;
+    }
+
+    /// Whoever looks at the board later, nobody works on a task whose agent was stopped.
+    #[test]
+    fn no_task_is_left_in_progress_wherever_its_agent_is_stopped_and_a_process_dies() {
+        let jobs = [
+            "a crew in the background that is canceled",
+            "a crew that asks and is canceled",
+            "a crew that asks and is dismissed",
+        ];
+        for name in jobs {
+            let (stopped, mut cuts) = (job(name), 0);
+            assert_eq!(seen_on_the_board(&stopped.uncut()), "task-1 failed coder-task-1");
+            for (nth, first) in every().enumerate() {
+                let Some(world) = stopped.cut(&[first]) else { break };
+                let crash = world.crashes.lock().unwrap()[0];
+                let seen = seen_on_the_board(&world);
+                let is_right = match seen.as_str() {
+                    "task-1 pending nobody" => !is_claimed(&world.log()[..crash]),
+                    seen => seen == "task-1 failed coder-task-1",
+                };
+                assert!(is_right, "{name}, cut at {first:?}: {seen}\n{:#?}", names(&world.log()));
+                cuts += 1;
+                let pairs = every().take_while(|_| nth % 13 == 0).map(|second| [first, second]);
+                for cut in pairs {
+                    let Some(world) = stopped.cut(&cut) else { break };
+                    let seen = seen_on_the_board(&world);
+                    let is_left = seen.contains("in_progress");
+                    assert!(!is_left, "{name}, cut at {cut:?}\n{:#?}", names(&world.log()));
+                    cuts += 1;
+                }
+            }
+            println!("{name}: {cuts} cuts");
+        }
+    }
+
+    /// Returns what the lead saw in the end.
+    fn seen_on_the_board(world: &World) -> String {
+        let ends = world.log().into_iter().filter_map(|entry| match entry.kind {
+            EntryKind::CallEnded(ended) if ended.call.as_str() == "t" => {
+                Some(text_of(&ended.content))
+            }
+            _ => None,
+        });
+        ends.last().unwrap()
+    }
+
+    /// Tells whether a log says that somebody works on a task.
+    fn is_claimed(log: &[Entry]) -> bool {
+        let is_shared = |entry: &&Entry| matches!(&entry.kind, EntryKind::Custom(custom) if custom.name == "shared");
+        let shared = log.iter().filter(is_shared);
+        shared
+            .map(|entry| serde_json::to_string(entry).unwrap())
+            .any(|text| text.contains("in_progress"))
     }
 
     /// The jobs of effects are worth their name.

@@ -52,7 +52,9 @@ fn main() -> ExitCode {
     match run(args) {
         Ok(code) => code,
         Err(failure) => {
-            let _ = writeln!(std::io::stderr(), "bowline: {failure}");
+            for line in failure.to_string().lines() {
+                let _ = writeln!(std::io::stderr(), "bowline: {line}");
+            }
             failure.code()
         }
     }

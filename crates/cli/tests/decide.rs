@@ -7,8 +7,12 @@ use std::sync::Arc;
 
 use bowline::agent::entry::Wake;
 use bowline::agent::gate::{Review, Verdict, gate_fn};
-use bowline::agent::tool::{ToolContext, ToolOutput, Toolbox, tool_fn};
+use bowline::agent::tool::{
+    DynTool, PassedOn, Prepared, ToolContext, ToolError, ToolOutput, Toolbox, input_schema,
+    parse_arguments, tool_fn,
+};
 use bowline::agent::{Agent, SessionHandle, schemars};
+use bowline::llm::ToolSpec;
 use bowline::llm::scripted::{Reply, ScriptedModel};
 use bowline::store::{Durability, Files};
 use pretty_assertions::assert_eq;
@@ -69,6 +73,55 @@ async fn bowline(home: &Arc<Home>, args: &[&str]) -> (i32, String, String) {
     let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
     let run = move || home.run(&args.iter().map(String::as_str).collect::<Vec<_>>());
     tokio::task::spawn_blocking(run).await.unwrap()
+}
+
+/// A tool that passes calls on to others.
+struct Pass(Toolbox);
+
+impl DynTool for Pass {
+    fn spec(&self) -> ToolSpec {
+        let (_, schema) = input_schema::<Said>();
+        ToolSpec { name: "pass".to_owned(), description: String::new(), schema }
+    }
+
+    fn prepare(self: Arc<Self>, arguments: &str) -> Result<Prepared, ToolError> {
+        let passed: PassedOn = parse_arguments(arguments)?;
+        let tool = self.0.get(&passed.name).ok_or_else(|| ToolError::failed("no tool"))?;
+        tool.prepare(passed.arguments())
+    }
+
+    fn passes_on(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn who_decides_sees_the_tool_that_is_really_called() {
+    let home = Arc::new(Home::configured(""));
+    let pass = |tool: &str, text: &str| {
+        let call = serde_json::json!({ "name": tool, "arguments": { "text": text } });
+        Reply::call("pass", call.to_string())
+    };
+    let agent = agent(&home, [pass("say", "one"), pass("wonder", "which?"), Reply::text("done")]);
+    let tools = agent.tools.clone().with(Pass(agent.tools.clone())).unwrap();
+    let agent = Agent { tools, ..agent };
+    let handle = agent.start();
+    let id = handle.session_id().to_string();
+    let run = handle.prompt("go");
+    until_waiting(&handle).await;
+    let (_, listed, _) = bowline(&home, &["sessions", "decide", &id]).await;
+    assert_eq!(listed, "call_1  default  say: say {\"text\":\"one\"}?  (for longer: say)\n");
+    let (code, ..) = bowline(&home, &["sessions", "decide", &id, "call_1", "--allow"]).await;
+    assert_eq!(code, 0);
+    handle
+        .wait_for(|state| state.waiting_calls.iter().any(|(call, _)| call.as_str() == "call_2"))
+        .await
+        .unwrap();
+    let (_, listed, _) = bowline(&home, &["sessions", "decide", &id]).await;
+    assert_eq!(listed, "call_2  default  wonder: which?\n");
+    let answer = ["sessions", "decide", &id, "call_2", "--answer", "both"];
+    assert_eq!(bowline(&home, &answer).await.0, 0);
+    assert_eq!(run.await.unwrap().text(), "done");
 }
 
 #[tokio::test]

@@ -46,9 +46,9 @@ pub use agents::{
     ALL, AgentConfig, ChildTools, Cost, Interaction, LoopShape, OnError, OutputMode, Planned,
     ToolRuns, ToolboxConfig,
 };
-pub(crate) use check::{Fault, check, meant, nearest, read_as};
+pub(crate) use check::{Fault, as_error, as_errors, check, meant, nearest, read_as};
 pub use flags::Flags;
-pub(crate) use layers::{AgentFile, Trust, as_error, below, read_all, table_of};
+pub(crate) use layers::{AgentFile, Trust, below, read_all, table_of};
 pub use layers::{Kind, Layer, Loaded, Said, Source, file, load, set, sources};
 pub use node::{Node, Origin, Place, Table, Value};
 pub(crate) use node::{find, merge, nearest as nearest_node};

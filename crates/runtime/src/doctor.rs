@@ -177,7 +177,7 @@ fn check_configuration(
             }
             Err(error) => {
                 broken += 1;
-                report.problem(NAME, error.to_string(), fix);
+                error.each().iter().for_each(|fault| report.problem(NAME, fault.to_string(), fix));
             }
         }
     }
@@ -188,7 +188,8 @@ fn check_configuration(
         return loaded;
     }
     if broken == 0 {
-        faults.iter().for_each(|fault| report.problem(NAME, fault.to_string(), fix));
+        let faults = faults.into_iter().flat_map(ConfigError::each);
+        faults.for_each(|fault| report.problem(NAME, fault.to_string(), fix));
     }
     Loaded::default()
 }

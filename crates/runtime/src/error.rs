@@ -53,6 +53,9 @@ pub enum ConfigError {
         /// What is wrong.
         what: String,
     },
+    /// Several things are wrong in one place, in the order in which they stand there.
+    #[error("{}", lines(.0))]
+    Several(Vec<Self>),
     /// The layers make no sense together.
     #[error("configuration: {0}")]
     Layers(String),
@@ -123,4 +126,18 @@ pub enum ConfigError {
     /// A limit cannot be kept.
     #[error("{0}")]
     Limit(String),
+}
+
+impl ConfigError {
+    /// Takes several things that are wrong apart: each is told on a line of its own.
+    pub fn each(self) -> Vec<Self> {
+        match self {
+            Self::Several(errors) => errors,
+            one => vec![one],
+        }
+    }
+}
+
+fn lines(errors: &[ConfigError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

@@ -443,9 +443,9 @@ impl Context {
 
     /// Lets a call wait, unless what it waits for has happened before it could say so.
     fn suspend_call(&mut self, entry: EntryId, waiting: &CallWaiting) {
-        let wake = waiting.wake.clone();
+        let (wake, passed_to) = (waiting.wake.clone(), waiting.passed_to.clone());
         let happens = matches!(wake, Wake::Agent { .. } | Wake::Job(_) | Wake::At(_));
-        self.set_state(&waiting.call, CallState::Waiting(Waiting { entry, wake }));
+        self.set_state(&waiting.call, CallState::Waiting(Waiting { entry, wake, passed_to }));
         let Some(call) = self.call_mut(&waiting.call) else { return };
         call.waked = None;
         if call.early && happens && call.is_open() {

@@ -7,10 +7,12 @@
 //!
 //! The rules, beside those that the methods name: a task that has ended stays so until it is
 //! [reopened](Board::reopen). No task waits, directly or through others, for itself. One that waits
-//! for a task that failed or was canceled cannot go on, and says so.
+//! for a task that failed or was canceled cannot go on, and says so. No agent watches a task that
+//! waits for one of its own, so no two watch each other's.
 
 mod rules;
 mod task;
+mod watches;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -23,6 +25,7 @@ use crate::tool::{ToolContext, ToolError};
 
 use rules::{Change, Made, Tasks};
 pub use task::{Blocked, Maker, Task, TaskStatus, TaskView};
+pub(crate) use watches::Watches;
 
 /// How long a task may be watched that could be done and that nobody has.
 const NOBODY_HAS_IT: Duration = Duration::from_secs(15);
@@ -46,6 +49,12 @@ pub trait TaskBoard: Send + Sync {
     /// # Errors
     /// [`BoardError`] if there is no such task or the change is none that is allowed.
     fn update_task_status(&self, id: &str, status: TaskStatus) -> Result<(), BoardError>;
+
+    /// Returns who works on a task, if the board can tell: a process that goes on with a session asks
+    /// whether an agent had begun.
+    fn at_work(&self, _id: &str) -> Option<String> {
+        None
+    }
 
     /// Comes when a task is canceled, at once if it is already; never for a task that is not there.
     fn watch_canceled(&self, id: &str) -> BoxFuture<'static, ()>;
@@ -169,6 +178,14 @@ pub enum BoardError {
         /// By which way.
         path: String,
     },
+    /// Agents would watch each other's tasks.
+    #[error("{id} waits for you in turn: {way}")]
+    Circle {
+        /// The task that was to be watched.
+        id: String,
+        /// By which way it waits.
+        way: String,
+    },
     /// The call of the board has ended, or the change cannot be written.
     #[error("the board cannot be changed: {0}")]
     Shared(#[from] SharedError),
@@ -259,9 +276,16 @@ impl Board {
     /// canceled; or until time is up, if there is a limit.
     ///
     /// # Errors
-    /// [`BoardError::Unknown`], and [`BoardError::NobodyHasIt`] if nobody takes it for fifteen
-    /// seconds in a row in which somebody could.
+    /// [`BoardError::Unknown`], [`BoardError::NobodyHasIt`] if nobody takes it for fifteen seconds in a
+    /// row in which somebody could, and without a limit [`BoardError::Circle`] if it waits, through
+    /// others that watch without one, for a task of the agent whose call this is.
     pub async fn watch(&self, id: &str, time: Option<Duration>) -> Result<TaskView, BoardError> {
+        let watches = &self.cx.watches;
+        let circle = |way| BoardError::Circle { id: id.to_owned(), way };
+        let _watching = match time {
+            Some(_) => None,
+            None => Some(watches.begin(&self.tasks, self.agent(), id).map_err(circle)?),
+        };
         // Who is to do it may wait for the slot of who waits for it.
         let slot = self.cx.step_aside();
         let watched = self.watch_aside(id);
@@ -324,6 +348,11 @@ impl TaskBoard for Board {
     fn update_task_status(&self, id: &str, status: TaskStatus) -> Result<(), BoardError> {
         let update = TaskUpdate { status: Some(status), ..TaskUpdate::default() };
         self.change(|tasks| tasks.update(id, update)).map(|_| ())
+    }
+
+    fn at_work(&self, id: &str) -> Option<String> {
+        let task = self.get(id).ok()?.task;
+        task.assignee.filter(|_| task.status == TaskStatus::InProgress)
     }
 
     fn watch_canceled(&self, id: &str) -> BoxFuture<'static, ()> {

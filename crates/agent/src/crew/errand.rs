@@ -103,8 +103,9 @@ impl Errand {
         let stage = Stage { key: key.clone(), config, handoffs: 0, context: context.clone() };
         let hired = seat.hire(cx, task, stage).await.map_err(refused)?;
         let boards = seat.member.board.as_ref();
-        let ticket =
-            boards.zip(task.task_id.clone()).map(|(board, id)| Ticket { board: board(cx), id });
+        let ticket = boards.zip(task.task_id.clone());
+        let name = &hired.handle.meta().name;
+        let ticket = ticket.map(|(board, id)| Ticket::new(board(cx), id, name));
         let open = || seat.delegations.open(cx, &key);
         Ok(Self {
             delegation: is_asked.then(open),
@@ -140,6 +141,8 @@ impl Errand {
                 break self.fail(&format!("handoff: {why}")).await;
             }
         };
+        // The call may go on for long, and has no more use for it.
+        self.hired.handle.close().await;
         (report, self.deeds)
     }
 
@@ -149,8 +152,8 @@ impl Errand {
         let registry = &self.seat.member.registry;
         let slot = tokio::select! {
             biased;
-            () = self.siblings.cancelled() => return Err(Unworked::Unbegun),
-            () = self.cx.cancel.cancelled() => return Err(Unworked::Unbegun),
+            () = self.siblings.cancelled() => return self.call_off().await,
+            () = self.cx.cancel.cancelled() => return self.call_off().await,
             slot = registry.slots.take(config, &self.cx.desks, handle.agent_id()) => slot,
         };
         // What was handed on was passed on.
@@ -178,6 +181,19 @@ impl Errand {
             Stop::Board | Stop::Sibling => CancelReason::Parent,
         });
         run.await.map(|outcome| (outcome, Some(stop))).map_err(Unworked::Lost)
+    }
+
+    /// Ends the work of an agent that is not to have its turn. One that was at work in an earlier process
+    /// has the task on the board, and may have been done with it.
+    async fn call_off(&self) -> Result<(Outcome, Option<Stop>), Unworked> {
+        let Hired { handle, is_known, .. } = &self.hired;
+        if !is_known {
+            return Err(Unworked::Unbegun);
+        }
+        let run = handle.prompt(self.task.task.clone()).into_future();
+        handle.cancel_for(CancelReason::Parent);
+        let stop = self.siblings.is_cancelled().then_some(Stop::Sibling);
+        run.await.map(|outcome| (outcome, stop)).map_err(Unworked::Lost)
     }
 
     /// Comes when the agent is to be stopped.
@@ -226,8 +242,9 @@ impl Errand {
             handoffs,
             context: Some(context.clone()),
         };
-        self.hired = self.seat.hire(&self.cx, &self.task, stage).await?;
+        let next = self.seat.hire(&self.cx, &self.task, stage).await?;
         // From here on it is the task of the other one.
+        std::mem::replace(&mut self.hired, next).handle.close().await;
         self.deeds.join(deeds);
         self.handoffs = handoffs;
         self.context = Some(context);
@@ -245,8 +262,10 @@ impl Errand {
             Unworked::Unbegun => report.error = Some("canceled before it began".to_owned()),
             Unworked::Lost(error) => {
                 report.error = Some(error.to_string());
-                // A run that could not be written goes on when the session does.
-                if !matches!(error, AgentError::Journal(_)) {
+                if matches!(error, AgentError::Journal(_)) {
+                    // A run that could not be written goes on when the session does.
+                    self.ticket.iter().for_each(Ticket::leave);
+                } else {
                     self.settle(&mut report, TaskStatus::Failed);
                     let (log, _) = self.read().await;
                     self.remember(&report, &log).await;

@@ -18,6 +18,7 @@ use bowline_llm::{CallId, Message, Messages, Part, RawJson, Usage, Usd};
 
 use crate::children::Children;
 use crate::conversation::Results;
+use crate::crew::board::Watches;
 use crate::crew::slots::{Desks, Lent};
 use crate::effect::Bounds;
 use crate::entry::{Behind, CallEnded, EntryKind};
@@ -60,6 +61,7 @@ pub struct ToolContext {
     pub(crate) scope: Arc<CallScope>,
     pub(crate) shared: Arc<Values>,
     pub(crate) desks: Arc<Desks>,
+    pub(crate) watches: Arc<Watches>,
     // The calls behind which work goes on; each fires when that is over.
     pub(crate) behind: HashMap<CallId, CancellationToken>,
     // A clone that outlives the call does not keep the session from being opened again.
@@ -522,6 +524,7 @@ impl ToolContext {
             scope: Arc::new(CallScope::new(call, speaks, Before::default(), Redaction::default())),
             shared: Arc::default(),
             desks: Arc::default(),
+            watches: Arc::default(),
             behind: HashMap::new(),
             log: None,
             put_away: Results::default(),

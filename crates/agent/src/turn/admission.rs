@@ -122,7 +122,9 @@ impl Round {
                 }
                 Admission::Ends(status, why) => admitted.kinds.push(ended(id, status, &why)),
                 Admission::Waits(wake) => {
-                    admitted.kinds.push(EntryKind::CallWaiting(CallWaiting { call: id, wake }));
+                    let passed_to = self.reviewer.desk.passed_to(&call);
+                    let waiting = CallWaiting { call: id, wake, passed_to };
+                    admitted.kinds.push(EntryKind::CallWaiting(waiting));
                 }
             }
         }
@@ -194,6 +196,11 @@ impl Desk {
         parse_arguments(arguments).ok()
     }
 
+    /// Returns the tool that is really called, if the one of a call only passes it on.
+    pub(super) fn passed_to(&self, call: &Call) -> Option<String> {
+        self.passed_on(&call.call.name, call.arguments()).map(|passed| passed.name)
+    }
+
     /// Tells whether it makes no difference if a call that was cut off had run.
     pub(super) fn may_repeat(&self, call: &Call) -> bool {
         let prepared = self.prepare(&call.call.name, call.arguments());
@@ -207,11 +214,10 @@ impl Reviewer {
         let decision = match &call.state {
             CallState::Woken(_) if call.started => {
                 // It is said again that it starts: if it is cut off now, it may have run twice.
-                let passed = self.desk.passed_on(&call.call.name, call.arguments());
                 let again = CallStarted {
                     call: call.id().clone(),
                     arguments: call.rewritten.clone(),
-                    passed_to: passed.map(|passed| passed.name),
+                    passed_to: self.desk.passed_to(call),
                     rule: None,
                 };
                 return Admission::Starts(again, prepared);

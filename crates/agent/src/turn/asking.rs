@@ -16,8 +16,9 @@ impl Turn {
     /// Names in calls that are about to wait for a decision those that have asked the same.
     pub(super) fn find_twins(&self, kinds: &mut [EntryKind]) {
         for kind in kinds {
-            let EntryKind::CallWaiting(CallWaiting { call, wake: Wake::Decision { twin, .. } }) =
-                kind
+            let EntryKind::CallWaiting(CallWaiting {
+                call, wake: Wake::Decision { twin, .. }, ..
+            }) = kind
             else {
                 continue;
             };
@@ -118,7 +119,7 @@ impl Turn {
     /// Returns the wait of a call for a decision.
     fn waits_for_decision(&self, call: &CallId) -> Option<EntryId> {
         match &self.conversation.open_call(call)?.state {
-            CallState::Waiting(Waiting { entry, wake: Wake::Decision { .. } }) => Some(*entry),
+            CallState::Waiting(Waiting { entry, wake: Wake::Decision { .. }, .. }) => Some(*entry),
             _ => None,
         }
     }

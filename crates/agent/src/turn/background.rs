@@ -59,6 +59,8 @@ impl Background {
         let patience = self.stopped.unwrap_or_else(Instant::now) + GRACE;
         if tokio::time::timeout_at(patience, &mut self.task).await.is_err() {
             self.task.abort();
+            // What it holds may have something to record when it is dropped.
+            let _ = (&mut self.task).await;
         }
         self.place.children.close().await;
         self.place.scope.close()
@@ -109,9 +111,16 @@ impl Turn {
     }
 
     /// Starts again what went on behind calls when an earlier process died: their tools run again,
-    /// and find what they had made.
+    /// and find what they had made. In a run that is ending they are asked to stop at once, so that they
+    /// bring to its end what they had begun.
     pub(super) fn resume_background(&mut self) {
-        let Some(run) = self.conversation.run().filter(|run| !run.is_ending()) else { return };
+        let Some(run) = self.conversation.run() else { return };
+        // The tools of an agent that is only ended here are not known.
+        let is_orphan = self.meta.parent.is_some() && self.work.is_none();
+        if is_orphan {
+            return;
+        }
+        let is_ending = run.is_ending();
         let lost: Vec<_> = run
             .background
             .iter()
@@ -139,7 +148,10 @@ impl Turn {
                     None => None,
                 }
             };
-            self.spawn_behind(call, Place { children, scope, cancel }, work.boxed());
+            self.spawn_behind(call.clone(), Place { children, scope, cancel }, work.boxed());
+            if is_ending && let Some(background) = self.background.get_mut(&call) {
+                background.stop();
+            }
         }
     }
 
@@ -215,6 +227,8 @@ impl Turn {
         let background: Vec<_> =
             self.background.drain().map(|(_, background)| background).collect();
         for background in &background {
+            // Nothing is recorded any more.
+            background.place.scope.close();
             background.place.children.let_go(error);
             background.task.abort();
         }

@@ -228,7 +228,11 @@ impl Batch {
 
     /// Tells the sub-agents of all calls in flight to write nothing more.
     pub(super) fn let_go(&self, error: &JournalError) {
-        self.running.values().for_each(|running| running.children.let_go(error));
+        for running in self.running.values() {
+            // Nothing is recorded any more.
+            running.scope.close();
+            running.children.let_go(error);
+        }
     }
 
     /// Ends all calls in flight and returns when nothing of them is left.

@@ -7,6 +7,9 @@ use crate::op::{Input, Op, OpKind};
 
 use super::{Halt, Turn};
 
+/// What is said to a model whose answer is empty.
+const SPEAK: &str = "You said nothing. Go on with the work, or say what came of it.";
+
 impl Turn {
     /// Says what was steered and queued, if no call is open.
     pub(super) async fn deliver(&mut self) -> Result<(), Halt> {
@@ -85,22 +88,38 @@ impl Turn {
         self.finish(ending, Vec::new()).await
     }
 
-    /// Holds the answer against the shape it must have; the model may mend it once.
+    /// Holds the answer against the shape it must have, or, where it need have none, looks whether it is
+    /// there at all; the model may mend it once.
     fn mend(&self) -> Mend {
+        let Some(run) = self.conversation.run() else { return Mend::Nothing };
         let complaints = self.conversation.complaints();
-        let run = self.conversation.run();
-        let Some((first, run)) = complaints.first().zip(run) else { return Mend::Nothing };
-        let complaint = format!("the answer does not fit the schema: {first}");
-        match &run.shape {
-            Some(shape) if run.repair == Repair::Unasked => {
-                let message = Input::from(shape.repair(&complaints)).0;
+        let (kind, complaint, what) = match (&run.shape, complaints.first()) {
+            (Some(shape), Some(first)) => (
+                RunErrorKind::OutputInvalid,
+                format!("the answer does not fit the schema: {first}"),
+                shape.repair(&complaints),
+            ),
+            (None, _) if self.is_silent() => {
+                (RunErrorKind::Stop, "the model said nothing".to_owned(), SPEAK.to_owned())
+            }
+            (Some(_) | None, _) => return Mend::Nothing,
+        };
+        match run.repair {
+            Repair::Unasked => {
+                let message = Input::from(what).0;
                 let said = UserSaid { message, via: Via::Repair, op: None };
                 Mend::Ask(said, complaint)
             }
-            Some(_) | None => {
-                Mend::TooLate(RunError { kind: RunErrorKind::OutputInvalid, message: complaint })
-            }
+            Repair::Asked | Repair::Made => Mend::TooLate(RunError { kind, message: complaint }),
         }
+    }
+
+    /// Tells whether the last reply has neither text nor calls, and the agent has not said by a tool what
+    /// it had to say.
+    fn is_silent(&self) -> bool {
+        self.agent.tells_with.is_none()
+            && self.conversation.last() == Last::Answer
+            && self.conversation.final_answer().trim().is_empty()
     }
 
     /// Ends the run, in one commit with what else ends with it.

@@ -302,6 +302,7 @@ impl Turn {
             scope: Arc::clone(&scope),
             shared: Arc::clone(&self.session.shared),
             desks: Arc::clone(&self.session.desks),
+            watches: Arc::clone(&self.session.watches),
             behind: self.behind(),
             log: Some(Arc::downgrade(&self.log)),
             put_away: self.conversation.put_away().clone(),
@@ -322,7 +323,9 @@ impl Turn {
         let (status, content) = match result {
             Landing::Returned(Ok(ToolOutput::Waiting(wake))) => {
                 self.waiting.insert(call.clone(), children);
-                kinds.push(EntryKind::CallWaiting(CallWaiting { call, wake }));
+                let passed = self.conversation.open_call(&call);
+                let passed_to = passed.and_then(|call| self.desk().passed_to(call));
+                kinds.push(EntryKind::CallWaiting(CallWaiting { call, wake, passed_to }));
                 return self.commit_after(kinds, Some(active)).await;
             }
             Landing::Returned(Ok(ToolOutput::Content(parts))) => (CallStatus::Ok, parts),

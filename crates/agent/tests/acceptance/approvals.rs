@@ -123,7 +123,7 @@ async fn what_is_asked_after_a_decision_is_asked_anew() {
 async fn asked(handle: &SessionHandle) -> Vec<(AgentId, CallId, bool)> {
     let log = log_of(handle.session_id()).await;
     let waiting = log.iter().filter_map(|(_, entry)| match &entry.kind {
-        EntryKind::CallWaiting(CallWaiting { call, wake: Wake::Decision { twin, .. } }) => {
+        EntryKind::CallWaiting(CallWaiting { call, wake: Wake::Decision { twin, .. }, .. }) => {
             Some((entry.agent, call.clone(), twin.is_some()))
         }
         _ => None,

@@ -129,7 +129,7 @@ fn open_calls(store: &Files, id: SessionId) -> Result<Vec<Open>, Failure> {
                     agent,
                     name: name.clone().unwrap_or_default(),
                     call: call.id().clone(),
-                    tool: call.call.name.clone(),
+                    tool: waiting.passed_to.as_ref().unwrap_or(&call.call.name).clone(),
                     waiting: waiting.clone(),
                 });
             }

@@ -104,7 +104,7 @@ fn file(path: &Path, form: Form) -> Result<Option<Layer>, ConfigError> {
         Node { value: Value::Table(table), place: place.clone() },
         &place,
     );
-    config::check(&table).map_err(config::as_error)?;
+    config::check(&table).map_err(config::as_errors)?;
     let is_foreign = form != Form::Bowline;
     let agent = AgentFile { name, path: path.to_owned(), is_foreign, notes };
     Ok(Some(Layer { agent: Some(agent), ..Layer::of(table) }))

@@ -86,6 +86,7 @@ pub fn check(environment: &Environment, said: &Said) -> Result<Checked, ConfigEr
     let (loaded, mut faults) = config::read_all(&folders, environment, said, Trust::Project);
     faults.extend(tools::faults(&loaded.config, environment));
     let agents = names::known(&loaded.config).map(str::to_owned).collect();
+    let faults = faults.into_iter().flat_map(ConfigError::each).collect();
     Ok(Checked { agents, notes: loaded.notes, faults })
 }
 
@@ -123,7 +124,7 @@ impl Found {
     fn not_applied(name: &str, node: &Node) -> Result<Self, ConfigError> {
         let path = ["agents".to_owned(), name.to_owned()];
         let mut config = config::check(&config::below(&path, node.clone(), &node.place))
-            .map_err(config::as_error)?;
+            .map_err(config::as_errors)?;
         let config = config.agents.remove(name).unwrap_or_default();
         let table = match &node.value {
             Value::Table(table) => table.clone(),

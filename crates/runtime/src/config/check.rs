@@ -1,11 +1,14 @@
 //! Whether a table is a configuration, and if not, why, in words for a person.
 
+use std::borrow::Cow;
+
 use serde::de::DeserializeOwned;
 
+use crate::error::ConfigError;
 use crate::local;
 
 use super::Config;
-use super::node::{self, Place, Table};
+use super::node::{self, Origin, Place, Table};
 
 /// What is wrong with a configuration, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,53 +21,96 @@ pub(crate) struct Fault {
     pub(crate) is_unknown_key: bool,
 }
 
+/// Returns all that is wrong as one error.
+pub(crate) fn as_errors(faults: Vec<Fault>) -> ConfigError {
+    let mut errors: Vec<ConfigError> = faults.into_iter().map(as_error).collect();
+    match errors.len() {
+        1 => errors.remove(0),
+        _ => ConfigError::Several(errors),
+    }
+}
+
+/// Returns what is wrong as an error, which says where.
+pub(crate) fn as_error(fault: Fault) -> ConfigError {
+    let Fault { place, what, .. } = fault;
+    let Some(place) = place else { return ConfigError::Layers(what) };
+    match &*place.origin {
+        Origin::File(path) => {
+            let what = match place.line {
+                Some(line) => format!("line {line}: {what}"),
+                None => what,
+            };
+            ConfigError::Invalid { path: path.clone(), what }
+        }
+        Origin::Variable(name) => ConfigError::Variable { name: name.clone(), what },
+        Origin::CommandLine => ConfigError::Layers(format!("-c {what}")),
+        Origin::Default => ConfigError::Layers(what),
+    }
+}
+
 /// Reads a table as a configuration.
-pub(crate) fn check(table: &Table) -> Result<Config, Fault> {
+///
+/// # Errors
+/// As [`read_as`].
+pub(crate) fn check(table: &Table) -> Result<Config, Vec<Fault>> {
     let mut config: Config = read_as(table)?;
     for (name, agent) in &mut config.agents {
         if !agent.name.is_empty() && agent.name != *name {
-            let path = ["agents".to_owned(), name.clone(), "name".to_owned()];
-            return Err(Fault {
-                place: node::nearest(table, &path).map(|node| node.place.clone()),
-                what: format!("{}: the agent is called {name:?} by its key", path.join(".")),
-                is_unknown_key: false,
-            });
+            let what = format!("agents.{name}.name: the agent is called {name:?} by its key");
+            return wrong(table, &["agents", name, "name"], what);
         }
         agent.name.clone_from(name);
     }
     for (name, profile) in &config.profiles {
         if !profile.profiles.is_empty() {
-            let path = ["profiles".to_owned(), name.clone(), "profiles".to_owned()];
-            return Err(Fault {
-                place: node::nearest(table, &path).map(|node| node.place.clone()),
-                what: format!("{}: a profile has no profiles of its own", path.join(".")),
-                is_unknown_key: false,
-            });
+            let what = format!("profiles.{name}.profiles: a profile has no profiles of its own");
+            return wrong(table, &["profiles", name, "profiles"], what);
         }
     }
     Ok(config)
 }
 
 /// Reads a table as something that it should be.
-pub(crate) fn read_as<T: DeserializeOwned>(table: &Table) -> Result<T, Fault> {
-    serde_path_to_error::deserialize(node::to_toml(table)).map_err(|error| fault(table, &error))
+///
+/// # Errors
+/// All that is wrong, in the order of its lines.
+pub(crate) fn read_as<T: DeserializeOwned>(table: &Table) -> Result<T, Vec<Fault>> {
+    let mut rest = Cow::Borrowed(table);
+    let (mut faults, mut paths) = (Vec::new(), Vec::<Vec<String>>::new());
+    loop {
+        let error = match serde_path_to_error::deserialize(node::to_toml(&rest)) {
+            Ok(read) if faults.is_empty() => return Ok(read),
+            Ok(_) => break,
+            Err(error) => error,
+        };
+        let (path, fault) = fault(table, &error);
+        // What is missing in a table was meant by what is wrong there, or is only missing because of that.
+        let is_missing = error.inner().message().starts_with("missing field");
+        if !is_missing || !paths.iter().any(|known| known.starts_with(&path)) {
+            faults.push(fault);
+        }
+        if !node::remove(rest.to_mut(), &path) {
+            break;
+        }
+        paths.push(path);
+    }
+    faults.sort_by_key(|fault| fault.place.as_ref().and_then(|place| place.line));
+    Err(faults)
 }
 
 /// Reads a table from which the configuration is made, nothing else being said.
-pub(crate) fn check_all(table: &Table) -> Result<Config, Fault> {
+///
+/// # Errors
+/// As [`read_as`].
+pub(crate) fn check_all(table: &Table) -> Result<Config, Vec<Fault>> {
     let config = check(table)?;
-    let wrong = |path: &[&str], what: String| {
-        let path: Vec<_> = path.iter().map(|&part| part.to_owned()).collect();
-        let place = node::nearest(table, &path).map(|node| node.place.clone());
-        Err(Fault { place, what, is_unknown_key: false })
-    };
     let is_provider =
         |name: &str| config.providers.get(name).is_some_and(|provider| provider.model.is_some());
     if let Some(model) = &config.model
         && !(model.is_empty() || model.contains('/') || is_provider(model))
     {
         let what = format!("model: {model:?} has no provider; write it provider/model");
-        return wrong(&["model"], what);
+        return wrong(table, &["model"], what);
     }
     for (index, address) in config.local_servers.iter().flatten().enumerate() {
         if local::loopback(address).is_none() {
@@ -72,13 +118,24 @@ pub(crate) fn check_all(table: &Table) -> Result<Config, Fault> {
                 "local_servers: {address:?} is no address on this machine; write it like \
                  127.0.0.1:8080, and servers elsewhere as [providers.NAME]"
             );
-            return wrong(&["local_servers", &index.to_string()], what);
+            return wrong(table, &["local_servers", &index.to_string()], what);
         }
     }
     Ok(config)
 }
 
-fn fault(table: &Table, error: &serde_path_to_error::Error<toml::de::Error>) -> Fault {
+/// Says what is wrong with a value.
+fn wrong<T>(table: &Table, path: &[&str], what: String) -> Result<T, Vec<Fault>> {
+    let path: Vec<_> = path.iter().map(|&part| part.to_owned()).collect();
+    let place = node::nearest(table, &path).map(|node| node.place.clone());
+    Err(vec![Fault { place, what, is_unknown_key: false }])
+}
+
+/// Says what is wrong, and the path to it.
+fn fault(
+    table: &Table,
+    error: &serde_path_to_error::Error<toml::de::Error>,
+) -> (Vec<String>, Fault) {
     use serde_path_to_error::Segment;
     let mut path: Vec<String> = error
         .path()
@@ -106,11 +163,8 @@ fn fault(table: &Table, error: &serde_path_to_error::Error<toml::de::Error>) -> 
             format!("{}: {}", path.join("."), plain(message, is_secret))
         }
     };
-    Fault {
-        place: node::nearest(table, &path).map(|node| node.place.clone()),
-        what,
-        is_unknown_key: unknown.is_some(),
-    }
+    let place = node::nearest(table, &path).map(|node| node.place.clone());
+    (path, Fault { place, what, is_unknown_key: unknown.is_some() })
 }
 
 /// Says which of the keys that serde lists is meant, or which there are.

@@ -15,7 +15,7 @@ use crate::project;
 use crate::skills;
 use crate::trust::Trusted;
 
-use super::check::{self, Fault};
+use super::check::{self, Fault, as_error, as_errors};
 use super::node::{self, Node, Origin, Place, Table, Value};
 use super::{Config, Flags, read, seeds};
 
@@ -317,7 +317,7 @@ impl Reading<'_> {
         match check::check_all(&loaded.merged) {
             Ok(config) => loaded.config = config,
             // What is wrong within one layer was found there.
-            Err(fault) if self.faults.is_empty() => self.faults.push(as_error(fault)),
+            Err(faults) if self.faults.is_empty() => self.faults.push(as_errors(faults)),
             Err(_) => {}
         }
         let skills = skills::names(&skills::places(folders, self.environment, loaded.is_trusted()));
@@ -353,7 +353,9 @@ fn not_trusted(
                 }
                 loaded.layers.push(Layer { is_applied: false, ..layer });
             }
-            Err(error) => loaded.notes.push(format!("not applied, and would not be: {error}")),
+            Err(error) => loaded.notes.extend(
+                error.each().iter().map(|fault| format!("not applied, and would not be: {fault}")),
+            ),
         }
     }
     paths.extend(others.map(|path| path.display().to_string()));
@@ -445,7 +447,7 @@ pub fn file(path: &Path, environment: &Environment) -> Result<Option<Layer>, Con
     let ours = ours.map_err(|(line, what)| {
         as_error(Fault { place: Some(Place { origin, line }), what, is_unknown_key: false })
     })?;
-    check::check(&ours.table).map_err(as_error)?;
+    check::check(&ours.table).map_err(as_errors)?;
     Ok(Some(Layer { ignored: ours.ignored, ..Layer::of(ours.table) }))
 }
 
@@ -517,7 +519,7 @@ fn variable_layer(
         };
     };
     let place = Place { origin: Arc::new(Origin::Variable(name.to_owned())), line: None };
-    let layer = assigned(&path, value, &place).map_err(|fault| wrong(fault.what))?;
+    let layer = assigned(&path, value, &place).map_err(wrong)?;
     loaded.layers.push(layer);
     Ok(())
 }
@@ -551,7 +553,7 @@ pub fn set(assignment: &str) -> Result<Layer, ConfigError> {
         assignment.split_once('=').ok_or_else(|| wrong("it is written key=value".to_owned()))?;
     let path = key_path(key).ok_or_else(|| wrong(format!("{key:?} is no key")))?;
     let place = Place { origin: Arc::new(Origin::CommandLine), line: None };
-    assigned(&path, value, &place).map_err(|fault| wrong(fault.what))
+    assigned(&path, value, &place).map_err(wrong)
 }
 
 /// Reads a key with dots, as TOML writes it; parts that hold dots themselves are quoted.
@@ -573,28 +575,26 @@ pub(crate) fn key_path(key: &str) -> Option<Vec<String>> {
     }
 }
 
-fn assigned(path: &[String], value: &str, place: &Place) -> Result<Layer, Fault> {
+/// Makes a layer of one assignment, or says what is wrong with it.
+fn assigned(path: &[String], value: &str, place: &Place) -> Result<Layer, String> {
     let value = value.trim();
     let text = toml::Value::String(value.to_owned());
     let as_toml = toml::from_str::<toml::Table>(&format!("value = {value}")).ok();
     // A line break in the value could bring more keys.
     let as_toml = as_toml.filter(|table| table.len() == 1);
     let as_toml = as_toml.and_then(|mut table| table.remove("value"));
-    let mut first_fault = None;
+    let mut wrong = None;
     for value in as_toml.into_iter().chain([text]) {
         let table = below(path, Node::plain(value, place), place);
         match check::check(&table) {
             Ok(_) => return Ok(Layer::of(table)),
-            Err(fault) => {
-                first_fault.get_or_insert(fault);
+            Err(faults) => {
+                wrong.get_or_insert(faults);
             }
         }
     }
-    Err(first_fault.unwrap_or(Fault {
-        place: None,
-        what: "nothing is assigned".to_owned(),
-        is_unknown_key: false,
-    }))
+    let what: Vec<_> = wrong.into_iter().flatten().map(|fault| fault.what).collect();
+    Err(what.join("; "))
 }
 
 /// Makes a table that holds a node at a path.
@@ -606,22 +606,5 @@ pub(crate) fn below(path: &[String], node: Node, place: &Place) -> Table {
             let value = Value::Table(below(rest, node, place));
             Table::from([(key.clone(), Node { value, place: place.clone() })])
         }
-    }
-}
-
-pub(crate) fn as_error(fault: Fault) -> ConfigError {
-    let Fault { place, what, .. } = fault;
-    let Some(place) = place else { return ConfigError::Layers(what) };
-    match &*place.origin {
-        Origin::File(path) => {
-            let what = match place.line {
-                Some(line) => format!("line {line}: {what}"),
-                None => what,
-            };
-            ConfigError::Invalid { path: path.clone(), what }
-        }
-        Origin::Variable(name) => ConfigError::Variable { name: name.clone(), what },
-        Origin::CommandLine => ConfigError::Layers(format!("-c {what}")),
-        Origin::Default => ConfigError::Layers(what),
     }
 }

@@ -134,6 +134,31 @@ pub(crate) fn find<'a>(table: &'a Table, path: &[String]) -> Option<&'a Node> {
     if rest.is_empty() { Some(node) } else { find(node.as_table()?, rest) }
 }
 
+/// Removes what stands at exactly this path; returns whether anything did. Of a list all is removed, so
+/// that nothing in it gets another number.
+pub(crate) fn remove(table: &mut Table, path: &[String]) -> bool {
+    let Some((first, rest)) = path.split_first() else { return false };
+    let Some(node) = table.get_mut(first) else { return false };
+    match table_below(node, rest) {
+        Some((below, rest)) => remove(below, rest),
+        None => table.remove(first).is_some(),
+    }
+}
+
+/// Returns the table at the beginning of a path below a node, and the rest of the path; `None` if the path
+/// ends before any.
+fn table_below<'a, 'b>(
+    node: &'a mut Node,
+    path: &'b [String],
+) -> Option<(&'a mut Table, &'b [String])> {
+    let (index, rest) = path.split_first()?;
+    match &mut node.value {
+        Value::Table(table) => Some((table, path)),
+        Value::List(items) => table_below(items.get_mut(index.parse::<usize>().ok()?)?, rest),
+        Value::Leaf(_) => None,
+    }
+}
+
 /// Lays a table over another: tables are merged key by key, everything else is replaced.
 pub(crate) fn merge(into: &mut Table, from: &Table) {
     if API_KEYS.iter().any(|key| from.contains_key(*key)) {

@@ -89,8 +89,11 @@ fn unset(key: &str, path: &[String]) -> Unset {
     let place = Place { origin: Arc::new(Origin::Default), line: None };
     let leaf = Node { value: Value::Leaf("".into()), place: place.clone() };
     match check::check(&layers::below(path, leaf, &place)) {
-        Err(fault) if fault.is_unknown_key => Unset::Unknown(fault.what),
-        Ok(_) | Err(_) => Unset::NotSet(key.to_owned()),
+        Err(faults) => match faults.into_iter().find(|fault| fault.is_unknown_key) {
+            Some(fault) => Unset::Unknown(fault.what),
+            None => Unset::NotSet(key.to_owned()),
+        },
+        Ok(_) => Unset::NotSet(key.to_owned()),
     }
 }
 

@@ -190,6 +190,42 @@ fn faults_are_named_with_file_line_and_nearest_key() {
 }
 
 #[test]
+fn all_faults_of_a_file_are_named_in_the_order_of_its_lines() {
+    let file = |path: &str, text: &str| {
+        Machine::new(&[(path, text)]).load(&[], &Said::default()).unwrap_err()
+    };
+    let toml = "[limits]\ntool_call = 1\nrun_tme = \"1s\"\nmodel_turn = \"x\"\n\n[agents.a]\ntols = []\n\
+                [[agents.a.effects]]\nkind = \"budget\"\n\n[permissions]\n\
+                allow = [{ rule = \"bash\", reasn = \"x\", mach = [] }]\n";
+    assert_eq!(
+        file("home/config.toml", toml).lines().collect::<Vec<_>>(),
+        [
+            "home/config.toml: line 2: unknown key \"tool_call\" in [limits]; did you mean \
+             \"tool_calls\"?",
+            "home/config.toml: line 3: unknown key \"run_tme\" in [limits]; did you mean \"run_time\"?",
+            "home/config.toml: line 4: unknown key \"model_turn\" in [limits]; did you mean \
+             \"model_turns\"?",
+            "home/config.toml: line 7: unknown key \"tols\" in [agents.a]; did you mean \"tools\"?",
+            "home/config.toml: line 8: agents.a.effects.0: there is no effect \"budget\"; there is compact, \
+             sliding_window, observation_mask, trim_tool_results, offload, loop_detect, stall_detect, \
+             reflection, progress, inject, token_budget, time_budget, cost_budget, tool_scope",
+            "home/config.toml: line 12: unknown key \"mach\" in [permissions.allow.0]; did you mean \
+             \"match\"?",
+            "home/config.toml: line 12: unknown key \"reasn\" in [permissions.allow.0]; did you mean \
+             \"reason\"?",
+        ]
+    );
+    // What was meant by a key that is none is not missing too.
+    let yaml = "limits:\n  model_turns: many\nmodels: a/b\npermissions:\n  allow:\n  - rul: bash\n";
+    let faults = file("home/config.yaml", yaml);
+    let faults: Vec<_> = faults.lines().collect();
+    assert_eq!(faults.len(), 3, "{faults:#?}");
+    assert!(faults[0].contains("line 2: limits.model_turns: string \"many\""), "{faults:?}");
+    assert!(faults[1].contains("line 3: unknown key \"models\""), "{faults:?}");
+    assert!(faults[2].contains("line 6: unknown key \"rul\""), "{faults:?}");
+}
+
+#[test]
 fn faults_of_other_layers_are_named_too() {
     let machine = Machine::new(&[]);
     let flag = |text: &str| machine.load(&[], &said(None, &[text])).unwrap_err();

@@ -138,7 +138,7 @@ impl Managed {
     pub fn read(folders: &Folders) -> Result<Self, ConfigError> {
         let path = folders.system.join("managed.toml");
         let Some(table) = config::table_of(&path)? else { return Ok(Self::default()) };
-        let file: File = config::read_as(&table).map_err(config::as_error)?;
+        let file: File = config::read_as(&table).map_err(config::as_errors)?;
         let Rules { allow, ask, deny } = file.permissions;
         let rules = Permissions { mode: None, allow, ask, deny };
         let mut entries = Vec::new();
@@ -197,7 +197,7 @@ fn of_layer(
         let Some(table) = node.and_then(Node::as_table) else { continue };
         let Some(first) = table.values().next() else { continue };
         let kind = Kind::of(&first.place.origin, folders);
-        let rules = config::read_as(table).map_err(config::as_error)?;
+        let rules = config::read_as(table).map_err(config::as_errors)?;
         collect(&rules, Some(table), kind, is_of_agent, entries);
     }
     Ok(())

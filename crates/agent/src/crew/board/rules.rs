@@ -98,6 +98,18 @@ impl Tasks {
         self.get(id).ok().map(|task| task.status)
     }
 
+    /// Returns a task that has not ended.
+    pub(super) fn open(&self, id: &str) -> Option<&Task> {
+        self.get(id).ok().filter(|task| !task.status.is_terminal())
+    }
+
+    /// Returns the tasks that come first and are not completed.
+    pub(super) fn open_before<'a>(&'a self, task: &'a Task) -> impl Iterator<Item = &'a String> {
+        let is_open =
+            |id: &&String| self.get(id).is_ok_and(|task| task.status != TaskStatus::Completed);
+        task.blocked_by.iter().filter(is_open)
+    }
+
     pub(super) fn list(&self, wanted: &TaskFilter) -> Vec<TaskView> {
         let is_wanted = |view: &TaskView| {
             let task = &view.task;
@@ -211,9 +223,7 @@ impl Tasks {
         if let Some(failed) = self.failed_before(task) {
             return Some(Blocked::ForGood { task: failed.id.clone(), status: failed.status });
         }
-        let is_open =
-            |id: &&String| self.get(id).is_ok_and(|task| task.status != TaskStatus::Completed);
-        let open: Vec<String> = task.blocked_by.iter().filter(is_open).cloned().collect();
+        let open: Vec<String> = self.open_before(task).cloned().collect();
         (!open.is_empty()).then_some(Blocked::By(open))
     }
 

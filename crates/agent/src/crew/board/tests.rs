@@ -275,3 +275,40 @@ async fn a_cancel_is_heard() {
     board.watch_canceled("task-1").await;
     assert!((&mut other).now_or_never().is_none());
 }
+
+#[tokio::test]
+async fn nobody_watches_a_task_that_waits_for_an_own_one() {
+    let cx = context();
+    let [one, two, three] = ["one", "two", "three"].map(|name| seen_by(&cx, name, 1));
+    for (board, title, before) in
+        [(&one, "dig", &[][..]), (&two, "build", &[]), (&three, "paint", &[])]
+    {
+        let id = board.create(task(title, before)).unwrap().task.id;
+        board.claim(&id).unwrap();
+    }
+    one.create(task("sell", &["task-3"])).unwrap();
+    let mut first = Box::pin(one.watch("task-2", None));
+    assert!((&mut first).now_or_never().is_none());
+    assert_eq!(
+        why(two.watch("task-1", None).await),
+        "task-1 waits for you in turn: one has task-1 and watches task-2, which is yours"
+    );
+    // With a limit of time it ends, and so does what waits for it.
+    assert!(two.watch("task-1", Some(Duration::from_secs(1))).now_or_never().is_none());
+    let mut second = Box::pin(two.watch("task-4", None));
+    assert!((&mut second).now_or_never().is_none());
+    assert_eq!(
+        why(three.watch("task-1", None).await),
+        "task-1 waits for you in turn: one has task-1 and watches task-2, two has task-2 and watches \
+         task-4, task-4 waits for task-3, which is yours"
+    );
+    // Who watches no longer is in nobody's way.
+    drop(second);
+    let mut third = Box::pin(three.watch("task-1", None));
+    assert!((&mut third).now_or_never().is_none());
+    two.update("task-2", status(TaskStatus::Completed)).unwrap();
+    assert_eq!(first.await.unwrap().task.status, TaskStatus::Completed);
+    two.watch("task-1", None).now_or_never();
+    one.update("task-1", status(TaskStatus::Completed)).unwrap();
+    assert_eq!(third.await.unwrap().task.status, TaskStatus::Completed);
+}

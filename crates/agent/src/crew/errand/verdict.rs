@@ -21,8 +21,12 @@ impl Errand {
     /// Says what came of the work.
     pub(super) async fn judge(&mut self, outcome: &Outcome, stop: Option<Stop>) -> Report {
         let mut report = self.report();
-        let (log, deeds) = self.read().await;
-        self.deeds.join(deeds);
+        let mut log = Vec::new();
+        if self.is_looked_at(outcome) {
+            let (entries, deeds) = self.read().await;
+            self.deeds.join(deeds);
+            log = entries;
+        }
         let status = self.classify(&mut report, outcome, (stop, &log));
         if let Some(completion) = &report.completion
             && outcome.completion.is_some()
@@ -48,6 +52,16 @@ impl Errand {
         self.settle(&mut report, TaskStatus::Failed);
         self.remember(&report, &log).await;
         report
+    }
+
+    /// Tells whether anybody wants to know what the agent did, and not only what it answered: to read it
+    /// costs as much as its log is long, and the agents of a call often end all at once.
+    fn is_looked_at(&self, outcome: &Outcome) -> bool {
+        let is_told_above = self.cx.agent.depth > 0;
+        outcome.ending != Ending::Done
+            || outcome.completion.is_some()
+            || is_told_above
+            || self.seat.member.trace == Trace::Always
     }
 
     /// Tells what the agent did, where that is to be known.

@@ -81,10 +81,11 @@ fn alone(world: &Arc<World>, agent: Agent) -> Agent {
     crew(world, agent, |member| member)
 }
 
-/// A crew whose tasks stand on the session's board, which the lead reads and plans.
+/// A crew whose tasks stand on the session's board, which the lead reads and plans. Its agents may ask.
 fn planned(world: &Arc<World>, agent: Agent) -> Agent {
     let with_board: fn(Member) -> Member = |member| Member {
         board: Some(Arc::new(|cx: &ToolContext| Arc::new(Board::of(cx)) as Arc<dyn TaskBoard>)),
+        interaction: Interaction::Interactive,
         ..member
     };
     let agent = crew(world, agent, with_board);
@@ -123,6 +124,8 @@ pub(super) fn jobs() -> Vec<(&'static str, Scenario)> {
     let behind = json!({ "agent": "coder", "task": "go", "background": true });
     let on_the_board =
         json!({ "agent": "coder", "task": "go", "task_id": "task-1", "background": true });
+    let in_question =
+        json!({ "agent": "coder", "task": "go", "task_id": "task-1", "mode": "interactive" });
     let patient = vec![calls(&[("p1", "patience", text(""))]), says("it was long")];
     vec![
         (
@@ -177,7 +180,7 @@ pub(super) fn jobs() -> Vec<(&'static str, Scenario)> {
                             says("done"),
                         ],
                     ),
-                    ("coder", asking),
+                    ("coder", asking.clone()),
                     ("writer", writer),
                 ],
                 build: asked,
@@ -216,10 +219,35 @@ pub(super) fn jobs() -> Vec<(&'static str, Scenario)> {
                             says("done"),
                         ],
                     ),
-                    ("coder", patient),
+                    ("coder", patient.clone()),
                 ],
                 build: planned,
             },
         ),
+        (
+            "a crew in the background that is canceled",
+            stopped(&on_the_board, calls(&[("s", "say", text("cancel"))]), patient),
+        ),
+        (
+            "a crew that asks and is canceled",
+            stopped(&in_question, calls(&[("s", "say", text("cancel"))]), asking.clone()),
+        ),
+        ("a crew that asks and is dismissed", stopped(&in_question, says("enough"), asking)),
     ]
+}
+
+/// Returns a job whose lead gives one task and ends before that does, and then looks at the board.
+fn stopped(task: &Value, end: Reply, agent: Vec<Reply>) -> Scenario {
+    let lead = vec![
+        calls(&[("p", "plan", text("dig"))]),
+        calls(&[("a", "delegate", json!({ "tasks": [task] }))]),
+        end,
+        calls(&[("t", "tasks", text(""))]),
+        says("done"),
+    ];
+    Scenario {
+        prompts: &["go", "what is there?"],
+        scripts: vec![("root", lead), ("coder", agent)],
+        build: planned,
+    }
 }

@@ -223,7 +223,7 @@ fn complaints_point_into_the_file_as_it_is_written() {
     let wrong = |text: &str| match read::yaml(text, &origin()) {
         Ok(table) => match to_ours(table, &lookup) {
             Ok(ours) => {
-                let fault = check::check(&ours.table).unwrap_err();
+                let fault = check::check(&ours.table).unwrap_err().remove(0);
                 (fault.place.and_then(|place| place.line), fault.what)
             }
             Err(wrong) => wrong,
