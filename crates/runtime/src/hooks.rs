@@ -43,8 +43,8 @@ use answer::Answer;
 use command::Shell;
 
 pub use config::{Event, HookConfig, Matcher};
+pub(crate) use found::{Found, find, of_project, of_table};
 pub use found::{Hook, Speech};
-pub(crate) use found::{find, of_project, of_table};
 
 pub(crate) use around::Hooked;
 

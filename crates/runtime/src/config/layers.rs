@@ -325,8 +325,16 @@ impl Reading<'_> {
         self.faults.extend(faults.into_iter().map(as_error));
         self.faults.extend(permission::check(loaded).map(as_error));
         note_without_effect(loaded);
-        let found = hooks::find(&self.loaded, folders, self.environment).map_err(as_error);
-        let found = self.sound(found).unwrap_or_default();
+        let found = match hooks::find(&self.loaded, folders, self.environment) {
+            Ok(found) => found,
+            Err(faults) => {
+                // What the last layer says of hooks was read with the rest of it.
+                if self.faults.is_empty() {
+                    self.faults.push(as_errors(faults));
+                }
+                hooks::Found::default()
+            }
+        };
         self.loaded.hooks = found.hooks;
         self.loaded.notes.extend(found.notes);
         (self.loaded, self.faults)

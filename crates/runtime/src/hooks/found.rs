@@ -61,7 +61,7 @@ pub(crate) fn find(
     loaded: &Loaded,
     folders: &Folders,
     environment: &Environment,
-) -> Result<Found, Fault> {
+) -> Result<Found, Vec<Fault>> {
     let mut found = Found { hooks: loaded.managed.hooks.clone(), notes: Vec::new() };
     let mut own = Vec::new();
     for layer in &loaded.layers {
@@ -99,7 +99,7 @@ pub(crate) fn find(
     Ok(found)
 }
 
-fn of_layer(layer: &Layer, folders: &Folders) -> Result<Vec<Hook>, Fault> {
+fn of_layer(layer: &Layer, folders: &Folders) -> Result<Vec<Hook>, Vec<Fault>> {
     let Some(first) = layer.table.get("hooks") else { return Ok(Vec::new()) };
     let kind = Kind::of(&first.place.origin, folders);
     let off = (!layer.is_applied).then_some(UNTRUSTED);
@@ -108,7 +108,10 @@ fn of_layer(layer: &Layer, folders: &Folders) -> Result<Vec<Hook>, Fault> {
 }
 
 /// Returns the hooks of a table that has them under `hooks`.
-pub(crate) fn of_table(table: &Table, layer: Kind) -> Result<Vec<Hook>, Fault> {
+///
+/// # Errors
+/// All that is wrong with the first one with which something is.
+pub(crate) fn of_table(table: &Table, layer: Kind) -> Result<Vec<Hook>, Vec<Fault>> {
     let items = match table.get("hooks").map(|node| &node.value) {
         Some(Value::List(items)) => items.as_slice(),
         Some(Value::Leaf(_) | Value::Table(_)) | None => &[],
@@ -116,7 +119,7 @@ pub(crate) fn of_table(table: &Table, layer: Kind) -> Result<Vec<Hook>, Fault> {
     items.iter().map(|item| of_node(item, layer)).collect()
 }
 
-fn of_node(node: &Node, layer: Kind) -> Result<Hook, Fault> {
+fn of_node(node: &Node, layer: Kind) -> Result<Hook, Vec<Fault>> {
     let table = node.as_table().cloned().unwrap_or_default();
     let config: HookConfig = config::read_as(&table)?;
     Ok(Hook {

@@ -144,7 +144,7 @@ impl Managed {
         let mut entries = Vec::new();
         let node = table.get("permissions").and_then(Node::as_table);
         collect(&rules, node, Kind::Managed, false, &mut entries);
-        let hooks = hooks::of_table(&table, Kind::Managed).map_err(config::as_error)?;
+        let hooks = hooks::of_table(&table, Kind::Managed).map_err(config::as_errors)?;
         let File { modes, trust, only_managed_hooks, .. } = file;
         Ok(Self { modes, trust, hooks, only_managed_hooks, entries })
     }
