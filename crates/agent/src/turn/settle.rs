@@ -1,6 +1,6 @@
 //! Boundaries: delivering what waits, and ending a run.
 
-use crate::conversation::{Last, Repair};
+use crate::conversation::{Last, OpenRun, Repair};
 use crate::entry::{Ending, EntryKind, RunEnded, RunError, RunErrorKind, UserSaid, Via};
 use crate::event::{EventBody, Phase};
 use crate::op::{Input, Op, OpKind};
@@ -99,7 +99,7 @@ impl Turn {
                 format!("the answer does not fit the schema: {first}"),
                 shape.repair(&complaints),
             ),
-            (None, _) if self.is_silent() => {
+            (None, _) if self.is_silent(run) => {
                 (RunErrorKind::Stop, "the model said nothing".to_owned(), SPEAK.to_owned())
             }
             (Some(_) | None, _) => return Mend::Nothing,
@@ -114,10 +114,13 @@ impl Turn {
         }
     }
 
-    /// Tells whether the last reply has neither text nor calls, and the agent has not said by a tool what
-    /// it had to say.
-    fn is_silent(&self) -> bool {
-        self.agent.tells_with.is_none()
+    /// Tells whether nothing came of a run: no call, and no text in its first reply, nor in the one after
+    /// it was asked to speak. An agent that tells by a tool what it has to say may be silent.
+    fn is_silent(&self, run: &OpenRun) -> bool {
+        let asked = u32::from(run.repair != Repair::Unasked);
+        run.tool_calls == 0
+            && run.model_turns <= 1 + asked
+            && self.agent.tells_with.is_none()
             && self.conversation.last() == Last::Answer
             && self.conversation.final_answer().trim().is_empty()
     }

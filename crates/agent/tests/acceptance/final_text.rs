@@ -40,37 +40,39 @@ async fn text_that_is_not_final_is_no_answer() {
 #[tokio::test]
 async fn a_later_turn_without_text_clears_an_earlier_answer() {
     let gate = Gate::default();
-    let thoughts = || Reply::reasoning("only thoughts");
-    let stage = stage([Reply::text("first").held_by(&gate), thoughts(), thoughts()]);
+    let stage = stage([Reply::text("first").held_by(&gate), Reply::reasoning("only thoughts")]);
     let handle = stage.start();
     let run = handle.prompt("go");
     gate.reached().await;
     handle.queue("more").await.unwrap();
     gate.open();
-    assert_eq!(why(collect_final_text(run).await), "the model said nothing");
+    assert_eq!(why(collect_final_text(run).await), "the agent did not return an answer");
 }
 
 #[tokio::test]
-async fn a_model_that_says_nothing_is_asked_once_more_in_a_run() {
-    let silence = || Reply::text("");
+async fn a_model_that_says_nothing_at_all_is_asked_once_more() {
+    let silence = || Reply::text(" \n");
     let stage = stage([silence(), Reply::text("It is done.")]);
     let outcome = stage.agent.prompt("go").await.unwrap();
     assert_eq!((outcome.is_done(), outcome.text().as_str()), (true, "It is done."));
     let asked = "You said nothing. Go on with the work, or say what came of it.";
     assert_eq!(**stage.model.requests()[1].messages.last().unwrap(), Message::user(asked));
-    for script in [
-        vec![silence(), Reply::reasoning("Hm")],
-        // Whatever it does after that.
-        vec![Reply::text(" \n"), Reply::call("echo", r#"{"text":"x"}"#), silence()],
-    ] {
+    let stage = crate::support::stage([silence(), Reply::reasoning("Hm")]);
+    let outcome = stage.agent.prompt("go").await.unwrap();
+    let Ending::Failed(error) = &outcome.ending else { panic!("{:?}", outcome.ending) };
+    let said = (error.kind, error.message.as_str());
+    assert_eq!(said, (RunErrorKind::Stop, "the model said nothing"));
+    assert_eq!(stage.model.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn who_has_done_something_may_end_in_silence() {
+    let call = || Reply::call("echo", r#"{"text":"x"}"#);
+    for script in [vec![call(), Reply::text("")], vec![Reply::text(""), call(), Reply::text("")]] {
         let number = script.len();
         let stage = crate::support::stage(script).with(echo());
         let outcome = stage.agent.prompt("go").await.unwrap();
-        let Ending::Failed(error) = &outcome.ending else { panic!("{:?}", outcome.ending) };
-        assert_eq!(
-            (error.kind, error.message.as_str()),
-            (RunErrorKind::Stop, "the model said nothing")
-        );
+        assert_eq!((outcome.is_done(), outcome.text().as_str()), (true, ""));
         assert_eq!(stage.model.requests().len(), number);
     }
 }
