@@ -50,9 +50,9 @@ bench:
 measure *arguments:
     ./scripts/measure {{arguments}}
 
-# Fuzzing, for so many seconds: `cargo install --locked cargo-fuzz`, no nightly needed.
-fuzz target="shell" seconds="20":
-    cargo fuzz run --sanitizer none {{target}} -- -max_total_time={{seconds}}
+# Looks for inputs that break the laws in fuzz/src, each for so many seconds.
+fuzz seconds="20" *laws:
+    ./scripts/fuzz {{seconds}} {{laws}}
 
 # Licences, duplicates and sources of dependencies.
 deny:

@@ -112,8 +112,7 @@ fn path<'a>(
     let path = path.map_err(|id| AgentError::NotFound(format!("entry {id}")))?;
     for entry in &path {
         // What a later version thought critical, this one cannot copy without losing its meaning.
-        if let (true, EntryKind::Unknown { kind, .. }) = (entry.critical, &entry.kind) {
-            let why = format!("entry {} is of the unknown kind {kind:?}", entry.id);
+        if let Some(why) = entry.bars_writing() {
             return Err(JournalError::ReadOnly { session, why }.into());
         }
     }

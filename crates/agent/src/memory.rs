@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
-use crate::entry::{Entry, EntryKind};
+use crate::entry::Entry;
 use crate::id::{AgentId, EntryId, OpId, SessionId};
 use crate::journal::{Blobs, Inbox, Journal, JournalError, Pos, Seq, SessionLog, Store};
 use crate::op::Op;
@@ -64,13 +64,9 @@ impl Store for Memory {
         if state.entries.is_empty() {
             return Err(missing());
         }
-        let unknown = state.entries.iter().find_map(|entry| match &entry.kind {
-            EntryKind::Unknown { kind, .. } if entry.critical => Some(kind.clone()),
-            _ => None,
-        });
+        let barred = state.entries.iter().find_map(Entry::bars_writing);
         drop(state);
-        if let Some(kind) = unknown {
-            let why = format!("it holds entries of the unknown kind {kind:?}");
+        if let Some(why) = barred {
             return Err(JournalError::ReadOnly { session: id, why });
         }
         let alive = Arc::new(());

@@ -12,6 +12,7 @@ use serde_json::Value;
 /// the architecture and belongs into ARCHITECTURE.md too.
 const ARROWS: &[(&str, &[&str])] = &[
     ("bowline", &["bowline-server", "bowline-runtime"]),
+    ("bowline-fuzz", &["bowline-runtime"]),
     ("bowline-server", &["bowline-runtime"]),
     ("bowline-runtime", &["bowline-tools", "bowline-store", "bowline-local"]),
     ("bowline-tools", &["bowline-agent"]),

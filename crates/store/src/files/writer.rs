@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use bowline_agent::entry::{Entry, EntryKind};
+use bowline_agent::entry::Entry;
 use bowline_agent::id::{AgentId, EntryId};
 use bowline_agent::journal::{JournalError, Pos, Seq};
 
@@ -231,10 +231,7 @@ impl Writer {
     /// Takes note of a commit that was read.
     fn note(&mut self, entries: &[Entry], end: Mark) -> Result<(), JournalError> {
         for entry in entries {
-            if let EntryKind::Unknown { kind, .. } = &entry.kind
-                && entry.critical
-            {
-                let why = format!("it holds entries of the unknown kind {kind:?}");
+            if let Some(why) = entry.bars_writing() {
                 return Err(JournalError::ReadOnly { session: self.place.id, why });
             }
         }

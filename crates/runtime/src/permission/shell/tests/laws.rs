@@ -256,15 +256,3 @@ fn a_program_in_another_language_is_opaque() {
         assert!(!is_opaque(line), "{line}");
     }
 }
-
-#[test]
-fn what_fuzzing_starts_from_is_read() {
-    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/shell");
-    let mut files = 0;
-    for file in std::fs::read_dir(corpus).unwrap() {
-        let bytes = std::fs::read(file.unwrap().path()).unwrap();
-        let _ = read(&String::from_utf8_lossy(&bytes));
-        files += 1;
-    }
-    assert!(files > 50, "{files}");
-}
