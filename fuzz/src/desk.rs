@@ -61,7 +61,7 @@ impl Desk {
     pub(crate) fn call(
         &self,
         tool: impl DynTool,
-        arguments: serde_json::Value,
+        arguments: &serde_json::Value,
     ) -> Result<String, String> {
         let kept = Some(self.root.path().join("session"));
         let cx = ToolContext::standalone(Arc::new(SystemSource), kept);

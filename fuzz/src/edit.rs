@@ -17,7 +17,7 @@ pub fn edit(data: &[u8]) {
     let desk = Desk::with(&[("file", file)]);
     let arguments =
         json!({ "path": "file", "old_string": old, "new_string": new, "replace_all": all });
-    let answer = desk.call(Edit::new(desk.workspace.clone()), arguments);
+    let answer = desk.call(Edit::new(desk.workspace.clone()), &arguments);
     let files = desk.files();
     assert_eq!(files.len(), 1);
     let after = String::from_utf8(files.into_values().next().unwrap()).unwrap();

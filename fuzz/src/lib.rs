@@ -3,7 +3,8 @@
 //! Fuzzing looks for bytes that do (`just fuzz`); the tests hold the laws against the inputs that are
 //! kept in `corpus`, among them all that ever did.
 #![allow(
-    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
     clippy::unwrap_used,
     reason = "a broken law is a panic; so is a machine on which no temporary file can be written"
 )]

@@ -17,7 +17,7 @@ pub fn patch(data: &[u8]) {
     let [a, c, patch] = *parts else { return };
     let desk = Desk::with(&[("a", a), ("b/c", c)]);
     let before = desk.files();
-    let answer = desk.call(ApplyPatch::new(desk.workspace.clone()), json!({ "patch": patch }));
+    let answer = desk.call(ApplyPatch::new(desk.workspace.clone()), &json!({ "patch": patch }));
     let after = desk.files();
     let Ok(answer) = answer else {
         assert_eq!(before, after, "it was refused");

@@ -2,8 +2,9 @@ use std::time::{Duration, Instant};
 
 use bowline_runtime::permission::shell::{self, Script};
 
-/// No text makes the reader of commands panic, overflow the stack or take its time; and what is quoted
-/// is read as it was before it was quoted.
+/// No text makes the reader of commands panic, overflow the stack or take its time. What is quoted is read as
+/// it was before it was quoted; of control characters, with which bash has trouble itself, it may be in
+/// doubt.
 pub fn shell(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let start = Instant::now();
@@ -13,6 +14,10 @@ pub fn shell(data: &[u8]) {
     let words: Vec<&str> = text.split(['\n', '\0']).collect();
     let command = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
     let script = shell::read(&format!("/a/program {command}"));
+    if !script.doubts.is_empty() {
+        assert!(command.contains(|c: char| c.is_control()), "{:?}: {command}", script.doubts);
+        return;
+    }
     assert_eq!(known(&script), [&["/a/program"], &*words].concat(), "{command}");
 }
 

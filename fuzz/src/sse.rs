@@ -31,8 +31,8 @@ fn events<'a>(limit: usize, pieces: impl Iterator<Item = &'a [u8]>) -> Found {
 }
 
 /// Cuts a stream into pieces of these lengths, again and again.
-fn pieces<'a>(mut stream: &'a [u8], lengths: &[u8]) -> impl Iterator<Item = &'a [u8]> {
-    let mut lengths = lengths.to_owned().into_iter().cycle();
+fn pieces<'a>(mut stream: &'a [u8], lengths: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+    let mut lengths = lengths.iter().copied().cycle();
     std::iter::from_fn(move || {
         let length = usize::from(lengths.next()?).clamp(1, stream.len().max(1));
         let (piece, rest) = stream.split_at_checked(length)?;
