@@ -19,8 +19,8 @@ const FILES: [&str; 8] = [
     "work/.bowline/skills/one/SKILL.md",
 ];
 
-/// What is wrong with a file is said in one line, which names a line that the file has, if any; and
-/// reading it changes nothing.
+/// What is wrong with a file is said in one line for each fault, which names a line that the file has, if any;
+/// and reading it changes nothing.
 pub fn config(data: &[u8]) {
     let Some((which, text)) = data.split_first() else { return };
     let name = FILES.get(usize::from(which.wrapping_sub(b'0'))).copied().unwrap_or(FILES[0]);
@@ -36,7 +36,7 @@ pub fn config(data: &[u8]) {
     let said = Said { trust: true, ..Said::default() };
     match config::load(&folders, &environment, &said) {
         Ok(loaded) => loaded.notes.iter().for_each(|note| check(note, &path, text)),
-        Err(error) => check(&error.to_string(), &path, text),
+        Err(error) => error.to_string().lines().for_each(|line| check(line, &path, text)),
     }
     let skills = skills::read(&skills::places(&folders, &environment, true));
     skills.notes().iter().for_each(|note| check(note, &path, text));
@@ -45,7 +45,7 @@ pub fn config(data: &[u8]) {
 }
 
 fn check(said: &str, path: &Path, text: &[u8]) {
-    assert!(!said.contains(['\n', '\x1b']), "{said:?}");
+    assert!(!said.contains(char::is_control), "{said:?}");
     let lines = text.iter().filter(|byte| **byte == b'\n').count() + 1;
     let Some(behind) = said.split_once(&*path.to_string_lossy()).map(|(_, behind)| behind) else {
         return;

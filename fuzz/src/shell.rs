@@ -14,11 +14,10 @@ pub fn shell(data: &[u8]) {
     let words: Vec<&str> = text.split(['\n', '\0']).collect();
     let command = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
     let script = shell::read(&format!("/a/program {command}"));
-    if !script.doubts.is_empty() {
-        assert!(command.contains(|c: char| c.is_control()), "{:?}: {command}", script.doubts);
-        return;
+    let may_doubt = !script.doubts.is_empty() && command.contains(char::is_control);
+    if !may_doubt {
+        assert_eq!(known(&script), [&["/a/program"], &*words].concat(), "{command}");
     }
-    assert_eq!(known(&script), [&["/a/program"], &*words].concat(), "{command}");
 }
 
 fn quoted(word: &str) -> String {
