@@ -28,7 +28,7 @@ pub(super) struct Found {
 /// Looks for secrets in a text.
 pub(super) fn scan(text: &str) -> Scan {
     let scanner =
-        Scanner { text, bytes: text.as_bytes(), at: 0, word: 0..0, scan: Scan::default() };
+        Scanner { text, bytes: text.as_bytes(), at: 0, word: 0..0, bare: 0, scan: Scan::default() };
     scanner.run()
 }
 
@@ -84,6 +84,8 @@ struct Scanner<'a> {
     at: usize,
     // The last word.
     word: Range<usize>,
+    // Where the last value without quotes ends. Others may begin in it, and end there too.
+    bare: usize,
     scan: Scan,
 }
 
@@ -255,19 +257,15 @@ impl<'a> Scanner<'a> {
         at += usize::from(quote.is_some());
         let has_scheme = scheme(self.rest(at));
         at += has_scheme.unwrap_or(0);
-        let ends = |byte: &u8| match quote {
-            Some(quote) => *byte == quote || matches!(byte, b'\n' | b'\r' | b'\\'),
-            None => {
-                byte.is_ascii_whitespace()
-                    || matches!(
-                        byte,
-                        b'"' | b'\'' | b'`' | b',' | b';' | b'&' | b'<' | b'>' | b'|' | b'\\'
-                    )
+        let length = match quote {
+            Some(quote) => {
+                let ends = |byte: &u8| *byte == quote || matches!(byte, b'\n' | b'\r' | b'\\');
+                let rest = self.rest(at);
+                rest.iter().position(ends).unwrap_or(rest.len())
             }
+            None => self.bare_end(at) - at,
         };
-        let rest = self.rest(at);
-        let length = rest.iter().position(ends).unwrap_or(rest.len());
-        if length == rest.len() {
+        if at + length == self.bytes.len() {
             self.opens(at);
         }
         let value = &self.text[at..at + length];
@@ -285,6 +283,16 @@ impl<'a> Scanner<'a> {
         {
             self.found(at..at + value.len(), kind);
         }
+    }
+
+    /// Finds where a value without quotes ends.
+    fn bare_end(&mut self, at: usize) -> usize {
+        if self.bare < at {
+            let ends = |byte: &u8| byte.is_ascii_whitespace() || b"\"'`,;&<>|\\".contains(byte);
+            self.bare =
+                self.rest(at).iter().position(ends).map_or(self.bytes.len(), |end| at + end);
+        }
+        self.bare
     }
 
     /// Looks for a password in `scheme://user:password@host`.

@@ -274,3 +274,53 @@ fn what_is_no_secret_is_shown_as_it_comes() {
     }
     assert_eq!(veil.rest(&redaction), "");
 }
+
+/// Each beginning of something must not look at all that comes behind it.
+#[test]
+fn a_text_that_is_nothing_but_beginnings_is_searched_in_time() {
+    let beginnings = [
+        "TOKEN=",
+        "TOKEN='",
+        "TOKEN=\"x\\",
+        "TOKEN: ",
+        "token=>",
+        "--token ",
+        "a://",
+        "a://b:",
+        "a://b:c@",
+        "a://@",
+        "eyJhbGciOiJI.",
+        "eyJ",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----BEGIN ",
+        "ghp_",
+        "AKIA",
+        "[secret ",
+        "\u{1b}[",
+        "\u{1b}[1;",
+        "%41",
+        "\\u0041",
+        "<token>",
+        "sk-ant-api03-",
+        "xoxb-1-",
+        "Bearer ",
+        "Authorization: Bearer ",
+        "password = \"",
+        "PASSWORD=[",
+        "-",
+        "_",
+        ":",
+        "=",
+        "hooks.slack.com/services/",
+        "https://hooks.slack.com/services/T",
+        "known-to-be-secre",
+    ];
+    let redaction = Redaction::new([("KEY".to_owned(), "known-to-be-secret".into())]);
+    let started = std::time::Instant::now();
+    for beginning in beginnings {
+        let text = beginning.repeat((1 << 18) / beginning.len());
+        redaction.apply(&text);
+    }
+    // What grows with the square of the length takes minutes.
+    assert!(started.elapsed() < std::time::Duration::from_secs(60));
+}

@@ -8,6 +8,9 @@ const PASSWORD: usize = 8;
 /// The least length of what a machine has chosen.
 const RANDOM: usize = 20;
 
+/// So much of a value is looked at, in bytes: what comes behind changes nothing.
+const LOOKED_AT: usize = 512;
+
 /// Tells whether a variable with this name and content is a secret that must not be shown: its name is
 /// that of a key and its content is not a place, a word or a number, or its content looks random.
 pub fn looks_secret(name: &str, value: &str) -> bool {
@@ -40,6 +43,7 @@ impl Beside<'_> {
     /// Tells whether the value is a secret.
     pub(super) fn is_secret(self) -> bool {
         let Self { name, value, is_quoted, has_scheme } = self;
+        let value = &value[..value.floor_char_boundary(LOOKED_AT)];
         if is_stand_in(value) || is_place(value) || is_hash_of_kind(value) || is_uuid(value) {
             return false;
         }
