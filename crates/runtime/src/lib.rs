@@ -53,6 +53,7 @@ pub mod telemetry;
 pub mod tools;
 pub mod trust;
 mod undo;
+pub mod visible;
 
 pub use agents::{AgentFactory, Told};
 pub use error::ConfigError;
