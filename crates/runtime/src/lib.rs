@@ -45,6 +45,7 @@ pub mod permission;
 pub mod project;
 pub mod prompt;
 pub mod provider;
+mod reading;
 pub mod reflections;
 mod runtime;
 mod secrets;
