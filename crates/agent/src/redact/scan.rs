@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::names;
 use super::shapes::{self, Token};
 use super::value::{self, Beside};
+use super::vault;
 
 /// What was found.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -77,6 +78,9 @@ const SHORTEST: usize = 12;
 
 /// So near to the end a word may go on.
 const NEAR_END: usize = 32;
+
+/// The longest placeholder, in bytes.
+const LONGEST_PLACEHOLDER: usize = 100;
 
 struct Scanner<'a> {
     text: &'a str,
@@ -212,9 +216,10 @@ impl<'a> Scanner<'a> {
             b'\\' if matches!(next, Some(b'n' | b'r' | b't')) => self.at += 2,
             b'\\' if next == Some(b'u') && is_hex(rest.get(2..6)) => self.at += 6,
             b'%' if is_hex(rest.get(1..3)) => self.at += 3,
-            b'[' if rest.starts_with(super::vault::BEGINS.as_bytes()) => {
-                let end = rest.iter().take(100).position(|byte| *byte == b']');
-                self.at += end.map_or(1, |end| end + 1);
+            b'[' if rest.starts_with(vault::BEGINS.as_bytes()) => {
+                let end = (self.at + LONGEST_PLACEHOLDER).min(self.text.len());
+                let near = &self.text[self.at..self.text.floor_char_boundary(end)];
+                self.at += vault::length_of_found(near).unwrap_or(1);
             }
             b':' if rest.starts_with(b"://") => self.address(),
             b'=' | b':' if next == Some(sign) => self.at += 2,

@@ -235,8 +235,50 @@ fn a_placeholder_is_put_back_only_for_what_was_found() {
     assert_eq!(put(&format!("A={placeholder}\n")), Ok(Some(arguments(&format!("A={secret}\n")))));
     let escaped = arguments(&placeholder).replace('[', "\\u005b");
     assert_eq!(redaction.put_back(&escaped), Ok(Some(arguments(&secret))));
-    for text in ["[secret KEY]", "[secret github-token-ffffff]", "[secret made-up]"] {
+    for text in [
+        "[secret KEY]",
+        "[secret github-token-ffffff]",
+        "[secret made-up-0a1b2c]",
+        "[secret OTHER_API_KEY]",
+    ] {
         assert!(put(&format!("{placeholder} {text}")).unwrap_err().contains(text), "{text}");
+    }
+}
+
+#[test]
+fn prose_about_placeholders_is_prose() {
+    let redaction = Redaction::new([("KEY".to_owned(), "known-to-be-secret".into())]);
+    let redaction = redaction.of_session(SessionId::new(&SystemSource));
+    let secret = token("ghp_", 36);
+    let clean = redaction.apply(&secret).into_owned();
+    for prose in [
+        "[secret name]",
+        "[secret \u{2026}]",
+        "[secret made-up]",
+        "[secret sauce-recipe]",
+        "[secret ",
+        "[secret]",
+    ] {
+        let arguments = |text: &str| serde_json::json!({ "content": text }).to_string();
+        assert_eq!(redaction.put_back(&arguments(prose)), Ok(None), "{prose}");
+        let mixed = arguments(&format!("{prose} {clean} {prose}"));
+        let whole = arguments(&format!("{prose} {secret} {prose}"));
+        assert_eq!(redaction.put_back(&mixed), Ok(Some(whole)), "{prose}");
+    }
+}
+
+#[test]
+fn a_secret_in_the_brackets_of_a_placeholder_is_one() {
+    let redaction = Redaction::default();
+    let secret = token("ghp_", 36);
+    for text in [
+        format!("[secret {secret}]"),
+        format!("TOKEN=[secret-{secret}"),
+        format!("PASSWORD=\"[secret{secret}\""),
+        format!("[secret password=\"Tr0ub4dor&3x9\"]"),
+    ] {
+        let clean = redaction.apply(&text);
+        assert!(!clean.contains(&secret) && !clean.contains("Tr0ub4dor"), "{clean}");
     }
 }
 

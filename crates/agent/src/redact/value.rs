@@ -1,6 +1,7 @@
 //! Which values look like secrets.
 
 use super::names::{self, Name};
+use super::vault;
 
 /// The least length of a password.
 const PASSWORD: usize = 8;
@@ -130,7 +131,6 @@ fn is_stand_in(value: &str) -> bool {
         "{{",
         "$(",
         "%(",
-        "[secret",
         "todo",
         "fixme",
     ];
@@ -152,7 +152,10 @@ fn is_stand_in(value: &str) -> bool {
         "default",
     ];
     let lower = value.to_ascii_lowercase();
-    WORDS.iter().any(|word| lower.starts_with(word))
+    // Without quotes a value ends at the space in a placeholder.
+    let is_placeholder = lower == vault::BEGINS.trim_end() || vault::is_found(value);
+    is_placeholder
+        || WORDS.iter().any(|word| lower.starts_with(word))
         || WHOLE.contains(&lower.as_str())
         || lower.starts_with('$') && !lower.contains(['.', '/']) && is_name(&lower[1..])
         || lower.ends_with("-here")

@@ -3,6 +3,7 @@
 
 mod fetch;
 mod repository;
+mod secrets;
 mod shown;
 #[path = "../support/mod.rs"]
 mod support;
