@@ -415,11 +415,9 @@ impl Runtime {
 
     /// Returns where tools work.
     pub(crate) fn workspace(&self) -> Workspace {
-        let variables =
-            self.environment.vars.iter().map(|(name, value)| (name.into(), value.into()));
         Workspace {
             cwd: self.environment.cwd.clone(),
-            environment: bowline_tools::Environment::allowed(variables),
+            environment: config::of_commands(&self.config, &self.environment),
             processes: Arc::clone(&self.processes),
             scratch: self.scratch(),
             guard: Arc::new(bowline_tools::guard::Open),

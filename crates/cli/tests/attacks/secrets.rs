@@ -57,7 +57,7 @@ fn a_server_that_repeats_the_key_tells_it_to_nobody() {
 #[test]
 fn no_command_that_shows_a_configuration_shows_a_key() {
     let home = Home::configured(&format!(
-        "model = \"test/model\"\n[providers.test]\nbase_url = \"http://127.0.0.1:1/v1\"\napi_key = \"{KEY}\"\n"
+        "model = \"test/model\"\n[providers.test]\nbase_url = \"http://127.0.0.1:1/v1\"\nmax_retries = 0\napi_key = \"{KEY}\"\n"
     ));
     for command in [
         &["config", "show"][..],
@@ -94,4 +94,68 @@ fn the_brackets_of_a_placeholder_hide_no_token() {
     std::fs::write(home.work().join("token"), &token).unwrap();
     let told = told(&home, &provider, &[]);
     assert!(!told[0].contains(&token) && told[0].contains("[secret github-token-"), "{told:?}");
+}
+
+/// Runs `env` in a home whose `[shell_environment]` is as given, and returns what it says.
+fn variables(shell_environment: &str) -> String {
+    let provider =
+        calls(vec![("bash", json!({ "command": "env; cat /proc/*/environ | tr '\\0' '\\n'" }))]);
+    let home = Home::with(&provider, shell_environment);
+    let path = home.path("home/config/config.toml");
+    let config = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("{config}api_key_env = \"ACCESS\"\n")).unwrap();
+    let output = home
+        .bowline()
+        .args(["exec", "go"])
+        .envs([
+            ("ACCESS", KEY),
+            ("MY_COPY", KEY),
+            ("MY_COLOUR", "red"),
+            ("MY_PASSWORD", "Tr0ub4dor&3"),
+        ])
+        .envs([("OTHER", "x"), ("CI", "yes"), ("MY_URL", "http://me:pw@x.example")])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    // What a command writes is kept as it is, if it has the key.
+    let has_key = shell_environment.contains("ACCESS");
+    let mut places = places(&home, &[&said[0], &said[1]]);
+    places.retain(|place| !(has_key && place.ends_with(".out")));
+    assert_eq!(places, [""; 0], "{shell_environment}");
+    let request = provider.requests().pop().unwrap();
+    let told = super::messages(&request).last().unwrap()["content"].as_str().unwrap().to_owned();
+    assert!(!told.contains(KEY), "{told}");
+    told
+}
+
+#[test]
+fn commands_get_the_variables_that_are_said_and_keys_only_by_name() {
+    let has =
+        |told: &str, name: &str| told.lines().any(|line| line.starts_with(&format!("{name}=")));
+    let names =
+        ["CI", "PATH", "MY_COLOUR", "OTHER", "ACCESS", "MY_COPY", "MY_PASSWORD", "MY_URL", "ADDED"];
+    for (said, passed) in [
+        ("", &["CI", "PATH"][..]),
+        ("pass = [\"MY_*\"]", &["CI", "PATH", "MY_COLOUR"]),
+        ("pass = [\"*\"]", &["CI", "PATH", "MY_COLOUR", "OTHER"]),
+        ("drop = [\"C*\"]\nset = { ADDED = \"1\" }", &["PATH", "ADDED"]),
+        ("drop = [\"*\"]\npass = [\"PATH\", \"OTHER\"]", &["PATH", "OTHER"]),
+        ("pass = [\"ACCESS\", \"MY_PASSWORD\"]", &["CI", "PATH", "ACCESS", "MY_PASSWORD"]),
+    ] {
+        let told = variables(&format!("[shell_environment]\n{said}\n"));
+        let seen: Vec<_> = names.into_iter().filter(|name| has(&told, name)).collect();
+        let passed: Vec<_> = names.into_iter().filter(|name| passed.contains(name)).collect();
+        assert_eq!(seen, passed, "{said}: {told}");
+    }
+}
+
+#[test]
+fn a_variable_that_is_none_is_a_fault() {
+    for wrong in ["pass = [\"A*B\"]", "drop = [\"\"]", "pass = [\"A=B\"]", "inherit = \"all\""] {
+        let home = Home::configured(&format!("[shell_environment]\n{wrong}\n"));
+        let (code, _, err) = home.run(&["config", "show"]);
+        assert_eq!(code, 2, "{wrong}: {err}");
+        assert!(err.contains("shell_environment"), "{wrong}: {err}");
+    }
 }
