@@ -275,7 +275,7 @@ fn a_secret_in_the_brackets_of_a_placeholder_is_one() {
         format!("[secret {secret}]"),
         format!("TOKEN=[secret-{secret}"),
         format!("PASSWORD=\"[secret{secret}\""),
-        format!("[secret password=\"Tr0ub4dor&3x9\"]"),
+        "[secret password=\"Tr0ub4dor&3x9\"]".to_owned(),
     ] {
         let clean = redaction.apply(&text);
         assert!(!clean.contains(&secret) && !clean.contains("Tr0ub4dor"), "{clean}");
