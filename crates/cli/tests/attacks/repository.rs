@@ -33,6 +33,9 @@ const FILES: [&str; 18] = [
     ".git/info/exclude",
 ];
 
+/// Makes something in the place of a file.
+type Make = fn(&Path);
+
 fn pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
@@ -50,7 +53,7 @@ fn runs(home: &Home, arguments: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 fn what_is_no_file_neither_stops_bowline_nor_fills_its_memory() {
-    let kinds: [(&str, fn(&Path)); 5] = [
+    let kinds: [(&str, Make); 5] = [
         ("pipe", pipe),
         ("endless", |path| symlink("/dev/zero", path).unwrap()),
         ("loop", |path| symlink(path.file_name().unwrap(), path).unwrap()),
