@@ -1,7 +1,7 @@
 //! `bowline diff`: what a session changed in files.
 
 use std::collections::HashMap;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Diff) -> Result<ExitCode, Failure> {
     let view = if args.stat { View::Stat } else { View::Patch };
     let text = undo.diff(&plan, view).map_err(failed)?;
     // A diff has colours, and whoever does not look at it gets it as it is.
-    let mut out = io::stdout().lock();
+    let mut out = screen::as_it_is();
     printed(match out.is_terminal() {
         true => out.write_all(coloured(&String::from_utf8_lossy(&text)).as_bytes()),
         // So that it can be applied.

@@ -208,8 +208,8 @@ async fn filters_that_only_the_repository_names_are_not_run() {
     repository.git(&["config", "extensions.worktreeConfig", "true"]);
     repository.git(&["config", "--worktree", "filter.worktree.process", &trap]);
     for filter in ["trap", "included", "worktree"] {
-        repository.0.put(".gitattributes", &format!("*.txt filter={filter}\n"));
-        repository.0.put("a.txt", &format!("{filter}\n"));
+        repository.0.put(".gitattributes", format!("*.txt filter={filter}\n"));
+        repository.0.put("a.txt", format!("{filter}\n"));
         let status = GitStatus(repository.0.workspace.clone());
         assert!(repository.call(status, json!({})).await.unwrap().contains("a.txt"));
         assert!(repository.diff(json!({})).await.unwrap().contains("-one\n+"), "{filter}");
