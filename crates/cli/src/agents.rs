@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::args::{AgentCommand, Agents};
 use crate::exit::{self, Failure};
 use crate::plain::line;
+use crate::screen;
 use crate::sessions::printed;
 
 /// Runs a command about agents.
@@ -24,9 +25,9 @@ pub(crate) fn run(args: &Agents) -> Result<ExitCode, Failure> {
     }
     let runtime = Runtime::new(environment, &said)?;
     for note in &runtime.loaded.notes {
-        let _ = writeln!(io::stderr(), "bowline: {note}");
+        let _ = writeln!(screen::err(), "bowline: {note}");
     }
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     printed(match &args.command {
         AgentCommand::List { json: true } => writeln!(out, "{}", json!(overview::list(&runtime)?)),
         AgentCommand::List { json: false } => lines(&overview::list(&runtime)?, &mut out),
@@ -88,7 +89,7 @@ fn page(shown: &Shown, out: &mut impl Write) -> io::Result<()> {
 fn check(checked: &Checked, json: bool) -> Result<ExitCode, Failure> {
     let Checked { agents, notes, faults } = checked;
     let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     printed(match (json, faults.as_slice()) {
         (true, _) => {
             writeln!(out, "{}", json!({ "agents": agents, "notes": notes, "faults": faults }))
@@ -98,7 +99,7 @@ fn check(checked: &Checked, json: bool) -> Result<ExitCode, Failure> {
     })?;
     if !json {
         for line in notes.iter().chain(&faults) {
-            let _ = writeln!(io::stderr(), "bowline: {line}");
+            let _ = writeln!(screen::err(), "bowline: {line}");
         }
     }
     Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::USAGE) })

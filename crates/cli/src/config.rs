@@ -1,6 +1,6 @@
 //! `bowline config`: what is configured, and where it comes from.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use bowline_runtime::Runtime;
@@ -9,6 +9,7 @@ use bowline_runtime::environment::Environment;
 
 use crate::args::{Config, ConfigCommand};
 use crate::exit::Failure;
+use crate::screen;
 use crate::sessions::printed;
 
 /// Runs a command about the configuration.
@@ -46,13 +47,13 @@ pub(crate) fn run(args: &Config) -> Result<ExitCode, Failure> {
             }
         }
     };
-    printed(io::stdout().write_all(text.as_bytes()))
+    printed(screen::out().write_all(text.as_bytes()))
 }
 
 fn loaded(environment: Environment, said: &config::Said) -> Result<Runtime, Failure> {
     let runtime = Runtime::new(environment, said)?;
     for note in &runtime.loaded.notes {
-        let _ = writeln!(io::stderr(), "bowline: {note}");
+        let _ = writeln!(screen::err(), "bowline: {note}");
     }
     Ok(runtime)
 }

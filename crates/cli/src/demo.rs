@@ -26,6 +26,7 @@ use futures::StreamExt as _;
 
 use crate::args::{Demo, Demonstration};
 use crate::exit::{self, Failure};
+use crate::screen;
 use crate::trace::{self, Traced};
 
 const AVERAGE: &str = r#"# Prints the average of the numbers in a file, one a line.
@@ -47,7 +48,7 @@ pub(crate) async fn run(args: Demo) -> Result<ExitCode, Failure> {
     let folder =
         std::env::temp_dir().join(format!("bowline-demo-{}", SessionId::new(&SystemSource)));
     let mut stage = Stage::set(&args, folder).await?;
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     // A reader that went away does not end the work.
     let _ = writeln!(
         out,

@@ -1,13 +1,14 @@
 //! `bowline diff`: what a session changed in files.
 
 use std::collections::HashMap;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
 use bowline_agent::id::SessionId;
 use bowline_runtime::Runtime;
 use bowline_runtime::environment::Environment;
+use bowline_runtime::visible;
 use bowline_store::Files;
 use bowline_tools::undo::{Plan, Undo, UndoError, View};
 use serde_json::{Value, json};
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use crate::args;
 use crate::args::undo::Diff;
 use crate::exit::Failure;
+use crate::screen;
 use crate::sessions::printed;
 
 /// Runs the command.
@@ -26,7 +28,7 @@ pub(crate) fn run(args: &Diff) -> Result<ExitCode, Failure> {
     let id = session(&runtime, &store, args.session.as_deref())?;
     let Some(mut undo) = recorded(&runtime, &store, id)? else {
         return printed(match args.json {
-            true => writeln!(io::stdout(), "{}", json!({ "session": id, "files": [] })),
+            true => writeln!(screen::out(), "{}", json!({ "session": id, "files": [] })),
             false => Ok(()),
         });
     };
@@ -35,7 +37,7 @@ pub(crate) fn run(args: &Diff) -> Result<ExitCode, Failure> {
     for left_out in &plan.left_out {
         let shown = shown(Path::new(&left_out.path));
         // Nobody is left to tell if that fails.
-        let _ = writeln!(io::stderr(), "bowline: not recorded: {shown}: {}", left_out.why);
+        let _ = writeln!(screen::err(), "bowline: not recorded: {shown}: {}", left_out.why);
     }
     if args.json {
         let numbers = undo.diff(&plan, View::Numbers).map_err(failed)?;
@@ -43,14 +45,15 @@ pub(crate) fn run(args: &Diff) -> Result<ExitCode, Failure> {
         let left_out = &plan.left_out;
         let files = files(&plan, &numbers);
         let line = json!({ "session": id, "root": root, "files": files, "left_out": left_out });
-        return printed(writeln!(io::stdout(), "{line}"));
+        return printed(writeln!(screen::out(), "{line}"));
     }
     let view = if args.stat { View::Stat } else { View::Patch };
     let text = undo.diff(&plan, view).map_err(failed)?;
-    let mut out = io::stdout().lock();
+    // A diff has colours, and whoever does not look at it gets it as it is.
+    let mut out = screen::as_it_is();
     printed(match out.is_terminal() {
         true => out.write_all(coloured(&String::from_utf8_lossy(&text)).as_bytes()),
-        // As it is, so that it can be applied.
+        // So that it can be applied.
         false => out.write_all(&text),
     })
 }
@@ -85,21 +88,9 @@ pub(crate) fn failed(error: UndoError) -> Failure {
     Failure::Failed(error.to_string())
 }
 
-/// Returns a path without anything that a terminal would act upon.
+/// Returns a path on one line, with nothing in it that cannot be seen.
 pub(crate) fn shown(path: &Path) -> String {
-    harmless(&path.to_string_lossy())
-}
-
-fn harmless(text: &str) -> String {
-    let turns = |c: char| matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let mut harmless = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c.is_control() && c != '\t' || turns(c) {
-            true => harmless.extend(c.escape_unicode()),
-            false => harmless.push(c),
-        }
-    }
-    harmless
+    visible::on_one_line(&path.to_string_lossy()).into_owned()
 }
 
 fn coloured(text: &str) -> String {
@@ -111,8 +102,8 @@ fn coloured(text: &str) -> String {
         _ => None,
     };
     let lines = text.lines().map(|line| match colour(line) {
-        Some(colour) => format!("\u{1b}[{colour}m{}\u{1b}[0m\n", harmless(line)),
-        None => format!("{}\n", harmless(line)),
+        Some(colour) => format!("\u{1b}[{colour}m{}\u{1b}[0m\n", visible::on_a_terminal(line)),
+        None => format!("{}\n", visible::on_a_terminal(line)),
     });
     lines.collect()
 }

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::args::Doctor;
 use crate::exit::Failure;
+use crate::screen;
 use crate::sessions::printed;
 
 /// Looks at everything and prints what was found.
@@ -16,7 +17,7 @@ pub(crate) async fn run(args: &Doctor) -> Result<ExitCode, Failure> {
     let environment = Environment::read()
         .map_err(|error| Failure::Usage(format!("cannot tell the current directory: {error}")))?;
     let report = doctor::examine(&environment, &args.settings.said()).await;
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     let written = if args.json {
         let document = json!({ "ok": report.is_fine(), "checks": report.checks });
         writeln!(out, "{document}")

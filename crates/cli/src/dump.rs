@@ -12,6 +12,7 @@ use crate::args::Exec;
 use crate::exec;
 use crate::exit::Failure;
 use crate::print;
+use crate::screen;
 use crate::sessions::printed;
 
 /// Prints what the first request would say; nobody is asked anything.
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &Exec) -> Result<ExitCode, Failure> {
     for note in notes {
         print::note(&note);
     }
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     printed(match args.json {
         true => writeln!(out, "{}", json!(dump)),
         false => lines(&dump, &mut out),

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::args::Effects;
 use crate::exit::Failure;
+use crate::screen;
 use crate::sessions::printed;
 
 /// Prints the effects of the agent that takes the prompt, or all that there are.
@@ -24,7 +25,7 @@ pub(crate) fn run(args: &Effects) -> Result<ExitCode, Failure> {
             runtime.agent_config(name)?.effects().iter().map(EffectConfig::about).collect()
         }
     };
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     printed(match args.json {
         true => writeln!(out, "{}", json!(effects)),
         false => lines(&effects, &mut out),

@@ -1,6 +1,6 @@
 //! `bowline hooks`: the commands that run at moments of a session.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use bowline_runtime::Runtime;
@@ -12,6 +12,7 @@ use crate::args::{HookCommand, Hooks};
 use crate::exit::Failure;
 use crate::plain;
 use crate::print;
+use crate::screen;
 use crate::sessions::printed;
 
 /// Runs a command about hooks.
@@ -25,7 +26,7 @@ pub(crate) fn run(args: &Hooks) -> Result<ExitCode, Failure> {
 }
 
 fn list(runtime: &Runtime, json: bool) -> Result<ExitCode, Failure> {
-    let (hooks, mut out) = (runtime.hooks(), io::stdout().lock());
+    let (hooks, mut out) = (runtime.hooks(), screen::out());
     if json {
         let all: Vec<Value> = hooks.iter().map(about).collect();
         return printed(writeln!(out, "{}", json!({ "hooks": all })));

@@ -1,6 +1,6 @@
 //! `bowline init`: agents to begin with.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use bowline_runtime::agents::templates::{self, Template};
@@ -9,11 +9,12 @@ use bowline_runtime::project;
 
 use crate::args::Init;
 use crate::exit::Failure;
+use crate::screen;
 use crate::sessions::printed;
 
 /// Writes a template into the project's folder, or lists what there is.
 pub(crate) fn run(args: &Init) -> Result<ExitCode, Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     let Some(name) = args.template.as_deref().filter(|_| !args.list) else {
         let lines = templates::all().iter().map(|Template { name, about, .. }| {
             let width = templates::all().iter().map(|one| one.name.len()).max().unwrap_or(0);
@@ -32,7 +33,7 @@ pub(crate) fn run(args: &Init) -> Result<ExitCode, Failure> {
         lines = format!("{} is there already\n", folder.display());
     }
     let _ = writeln!(
-        io::stderr(),
+        screen::err(),
         "bowline: agents of a project count when its folder is trusted: `bowline trust`"
     );
     printed(out.write_all(lines.as_bytes()))

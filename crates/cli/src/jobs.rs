@@ -1,6 +1,6 @@
 //! `bowline jobs`: what goes on when bowline ends.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
 
 use bowline_agent::id::SessionId;
@@ -14,6 +14,7 @@ use bowline_tools::state_of;
 use crate::args::{self, JobCommand, Jobs};
 use crate::exit::Failure;
 use crate::plain;
+use crate::screen;
 use crate::sessions::printed;
 
 /// Runs a command about jobs.
@@ -100,16 +101,20 @@ fn tell(session: SessionId, job: &Survivor, json: bool) -> io::Result<()> {
             "command": asked.command,
             "output": asked.output,
         });
-        return writeln!(io::stdout(), "{line}");
+        return writeln!(screen::out(), "{line}");
     }
     let (state, command) = (plain::line(&state), plain::line(&asked.command));
-    writeln!(io::stdout(), "{session}  {}  {state}  {command}", asked.id)
+    writeln!(screen::out(), "{session}  {}  {state}  {command}", asked.id)
 }
 
-/// Writes what a job has written, as it is.
+/// Writes what a job has written: as it is, unless a terminal would act upon it.
 fn copy(job: &Survivor) -> Result<io::Result<()>, Failure> {
     let path = &job.asked().output;
     let mut output = std::fs::File::open(path)
         .map_err(|error| Failure::Failed(format!("cannot read {}: {error}", path.display())))?;
-    Ok(io::copy(&mut output, &mut io::stdout().lock()).map(drop))
+    let copied = match io::stdout().is_terminal() {
+        true => io::copy(&mut output, &mut screen::out()),
+        false => io::copy(&mut output, &mut screen::as_it_is()),
+    };
+    Ok(copied.map(drop))
 }

@@ -22,6 +22,7 @@ mod print;
 mod reflections;
 mod rewind;
 mod rules;
+mod screen;
 mod sessions;
 mod skills;
 mod trace;
@@ -53,7 +54,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(failure) => {
             for line in failure.to_string().lines() {
-                let _ = writeln!(std::io::stderr(), "bowline: {line}");
+                let _ = writeln!(screen::err(), "bowline: {line}");
             }
             failure.code()
         }

@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::args::{Mcp, McpCommand};
 use crate::exit::Failure;
 use crate::plain;
+use crate::screen;
 use crate::sessions::printed;
 
 /// Lists servers, or looks whether they can be used.
@@ -31,7 +32,7 @@ pub(crate) async fn run(args: &Mcp) -> Result<ExitCode, Failure> {
 }
 
 fn list(servers: &[Configured], json: bool) -> Result<ExitCode, Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     printed(match json {
         true => writeln!(out, "{}", json!(servers)),
         false => servers.iter().try_for_each(|server| configured(server, &mut out)),
@@ -49,7 +50,7 @@ fn configured(server: &Configured, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn check(reports: &[Report], json: bool) -> Result<ExitCode, Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     printed(match json {
         true => writeln!(out, "{}", json!(reports)),
         false => reports.iter().try_for_each(|report| reported(report, &mut out)),

@@ -8,6 +8,7 @@ use bowline_runtime::environment::Environment;
 
 use crate::args::{Model, ModelCommand};
 use crate::exit::{Failure, Signals};
+use crate::screen;
 use crate::sessions::printed;
 
 /// Fetches a model and says how it is called.
@@ -34,12 +35,12 @@ pub(crate) async fn run(args: &Model) -> Result<ExitCode, Failure> {
             let pulled = match pulled {
                 Ok(pulled) => pulled?,
                 Err(signal) => {
-                    let _ = writeln!(io::stderr(), "bowline: stopped; nothing was kept");
+                    let _ = writeln!(screen::err(), "bowline: stopped; nothing was kept");
                     return Ok(signal.code());
                 }
             };
             let verb = if pulled.was_there { "was there already" } else { "is there" };
-            let mut out = io::stdout().lock();
+            let mut out = screen::out();
             printed(writeln!(
                 out,
                 "{} {verb}: {} ({} MB, sha256 {})\nuse it with: bowline exec -m {} \"…\"",
@@ -68,7 +69,7 @@ impl Progress {
         if !self.has_begun {
             self.has_begun = true;
             let all = all.map(|all| format!(" ({} MB)", all / 1_000_000)).unwrap_or_default();
-            let _ = writeln!(io::stderr(), "bowline: fetching {}{all}", self.what);
+            let _ = writeln!(screen::err(), "bowline: fetching {}{all}", self.what);
         }
         if come < self.told + STEP || !io::stderr().is_terminal() {
             return;

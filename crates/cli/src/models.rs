@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::args::Models;
 use crate::exit::Failure;
+use crate::screen;
 use crate::sessions::printed;
 
 /// Looks at everything and prints what was found.
@@ -18,7 +19,7 @@ pub(crate) async fn run(args: &Models) -> Result<ExitCode, Failure> {
         .map_err(|error| Failure::Usage(format!("cannot tell the current directory: {error}")))?;
     let runtime = Runtime::new(environment, &args.settings.said())?;
     let models = models::list(&runtime).await;
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     printed(match args.json {
         true => writeln!(out, "{}", json!(models)),
         false => lines(&models, &mut out),

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use bowline_agent::entry::CallStatus;
 use bowline_agent::event::{Event, EventBody};
 use bowline_llm::{CallId, text_of};
+use bowline_runtime::visible;
 use bowline_server::dialect::{Dialect, Lines, Scene, Translator};
 
 use crate::args::{Events, Format};
 use crate::plain;
+use crate::screen;
 
 /// At most so many characters of what a tool does are shown.
 const LINE: usize = 160;
@@ -29,7 +31,7 @@ pub(crate) struct Printer {
 /// Says something to a person.
 pub(crate) fn note(text: &str) {
     // Where it cannot be said nobody is left to hear it.
-    let _ = writeln!(io::stderr(), "bowline: {}", plain::text(text));
+    let _ = writeln!(screen::err(), "bowline: {}", plain::text(text));
 }
 
 impl Printer {
@@ -84,7 +86,7 @@ impl Printer {
     /// Shows a text that is not the answer.
     pub(crate) fn aside(&self, text: &str) {
         if self.dialect.is_none() {
-            let _ = writeln!(io::stderr(), "{}", plain::text(text.trim_end()));
+            let _ = writeln!(screen::err(), "{}", plain::text(text.trim_end()));
         }
     }
 
@@ -137,7 +139,7 @@ impl Printer {
             EventBody::LimitHit { limit } => format!("{indent}! limit {} reached", limit.as_str()),
             _ => return,
         };
-        let _ = writeln!(io::stderr(), "{}", plain::text(&line));
+        let _ = writeln!(screen::err(), "{}", plain::text(&line));
     }
 
     fn out(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
@@ -146,7 +148,7 @@ impl Printer {
         }
         let mut line = Vec::new();
         let written = write(&mut line).and_then(|()| {
-            let mut out = io::stdout().lock();
+            let mut out = screen::out();
             out.write_all(&line)?;
             out.flush()
         });
@@ -166,7 +168,7 @@ fn announce(name: &str, arguments: &str) -> String {
         .iter()
         .find_map(|key| arguments.get(key).and_then(serde_json::Value::as_str));
     match told {
-        Some(told) => format!("{name} {}", one_line(told)),
+        Some(told) => format!("{name} {}", visible::on_one_line(&one_line(told))),
         None => name.to_owned(),
     }
 }

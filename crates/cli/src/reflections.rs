@@ -1,6 +1,6 @@
 //! `bowline reflections`: what agents remember of tasks that failed.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 use bowline_agent::Redaction;
@@ -13,6 +13,7 @@ use crate::args::{self, ReflectionCommand};
 use crate::exit::Failure;
 use crate::plain::{self, line};
 use crate::print;
+use crate::screen;
 use crate::sessions::printed;
 use crate::skills::first_words;
 
@@ -32,7 +33,7 @@ pub(crate) fn run(args: &args::Reflections) -> Result<ExitCode, Failure> {
 
 fn list(reflections: &Reflections, json: bool) -> Result<ExitCode, Failure> {
     let listed = reflections.list();
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     if json {
         let document = json!({
             "folder": reflections.folder(),
@@ -60,7 +61,7 @@ fn list(reflections: &Reflections, json: bool) -> Result<ExitCode, Failure> {
 fn show(reflections: &Reflections, name: &str, json: bool) -> Result<ExitCode, Failure> {
     let notes = reflections.list().notes;
     let note = notes.iter().find(|note| note.name == name).ok_or_else(|| unknown(name))?;
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     printed(match json {
         true => writeln!(out, "{}", json!(note)),
         false => writeln!(out, "{}", plain::text(note.text.trim_end())),
@@ -74,7 +75,7 @@ fn delete(reflections: &Reflections, name: &str, json: bool) -> Result<ExitCode,
     if !is_deleted {
         return Err(unknown(name));
     }
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     printed(match json {
         true => writeln!(out, "{}", json!({ "deleted": name })),
         false => writeln!(out, "deleted {}", line(name)),

@@ -18,6 +18,7 @@ use bowline_tools::undo::{Plan, Stretch, Turned, Undo};
 use crate::args::undo::Rewind;
 use crate::diff::{self, failed, shown};
 use crate::exit::Failure;
+use crate::screen;
 use crate::sessions::printed;
 
 use prompts::{Log, Point};
@@ -63,7 +64,7 @@ pub(crate) async fn run(args: &Rewind) -> Result<ExitCode, Failure> {
 }
 
 fn list(log: &Log) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     for (index, prompt) in log.prompts.iter().enumerate() {
         let at = prompt.at.strftime("%Y-%m-%d %H:%M");
         let text: String =
@@ -127,7 +128,7 @@ async fn go(
         files = Some((undo, plan));
     }
     if target.conversation.is_some() {
-        writeln!(io::stdout(), "the conversation goes back").map_err(unprinted)?;
+        writeln!(screen::out(), "the conversation goes back").map_err(unprinted)?;
     }
     let Some(handle) = handle else { return Ok(ExitCode::SUCCESS) };
     if !(args.yes || agreed().map_err(unprinted)?) {
@@ -139,7 +140,7 @@ async fn go(
         let restored = undo.restore(plan, args.force, turned).map_err(failed)?;
         for path in &restored.blocked {
             let path = shown(path);
-            writeln!(io::stderr(), "bowline: something is in the way of {path}")
+            writeln!(screen::err(), "bowline: something is in the way of {path}")
                 .map_err(unprinted)?;
         }
     }
@@ -152,12 +153,12 @@ async fn go(
         (None, Some(from)) => format!("bowline rewind {id} --conversation-only --to {from}"),
         (None, None) => return Ok(ExitCode::SUCCESS),
     };
-    printed(writeln!(io::stdout(), "done; to take it back: {back}"))
+    printed(writeln!(screen::out(), "done; to take it back: {back}"))
 }
 
 /// Says what becomes of which file.
 fn tell(plan: &Plan, is_forced: bool) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     for change in &plan.changes {
         let (letter, path) = (change.kind.reversed().letter(), shown(&change.path));
         match change.is_changed_since && !is_forced {
@@ -173,8 +174,8 @@ fn tell(plan: &Plan, is_forced: bool) -> io::Result<()> {
 }
 
 fn agreed() -> io::Result<bool> {
-    write!(io::stdout(), "go back? [y/N] ")?;
-    io::stdout().flush()?;
+    write!(screen::out(), "go back? [y/N] ")?;
+    screen::out().flush()?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::args::{Explain, RuleCommand, Rules};
 use crate::exit::{self, Failure};
+use crate::screen;
 use crate::sessions::printed;
 
 /// Runs a command about rules.
@@ -33,7 +34,7 @@ pub(crate) fn run(args: &Rules) -> Result<ExitCode, Failure> {
 fn runtime(environment: Environment, said: &Said) -> Result<Runtime, Failure> {
     let runtime = Runtime::new(environment, said)?;
     for note in &runtime.loaded.notes {
-        let _ = writeln!(io::stderr(), "bowline: {note}");
+        let _ = writeln!(screen::err(), "bowline: {note}");
     }
     Ok(runtime)
 }
@@ -43,7 +44,7 @@ fn explain(runtime: &Runtime, asked: &Explain) -> Result<ExitCode, Failure> {
     let engine = runtime.engine(&agent, &[], false)?;
     let explained = permission::explain(&engine, &call(asked));
     let mode = runtime.mode_of(&agent, false).as_str();
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     let result = match asked.json {
         true => {
             let mut value = json!(explained);
@@ -83,7 +84,7 @@ fn list(runtime: &Runtime, agent: Option<&str>, json: bool) -> Result<ExitCode, 
     let agent = runtime.agent_config(agent.unwrap_or(runtime.entry_agent()))?;
     let policy = runtime.policy(&agent, false)?;
     let place = |entry: &Entry| entry.place.as_ref().map(ToString::to_string);
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     let result = match json {
         true => {
             let rules = policy.entries().iter().map(|entry| {
@@ -128,10 +129,10 @@ fn lines(entries: &[Entry], mode: &str, out: &mut impl Write) -> io::Result<()> 
 fn check(environment: &Environment, said: &Said) -> Result<ExitCode, Failure> {
     let checked = overview::check(environment, said)?;
     for fault in &checked.faults {
-        let _ = writeln!(io::stderr(), "bowline: {fault}");
+        let _ = writeln!(screen::err(), "bowline: {fault}");
     }
     match checked.faults.is_empty() {
-        true => printed(writeln!(io::stdout(), "all rules are right")),
+        true => printed(writeln!(screen::out(), "all rules are right")),
         false => Ok(ExitCode::from(exit::USAGE)),
     }
 }

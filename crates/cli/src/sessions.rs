@@ -15,6 +15,7 @@ use bowline_agent::op::{CancelReason, Input, Op, OpKind};
 use bowline_llm::{Message, Part};
 use bowline_runtime::Runtime;
 use bowline_runtime::environment::Environment;
+use bowline_runtime::visible;
 use bowline_server::dialect::{Dialect, Lines, Scene};
 use bowline_store::Files;
 use bowline_store::files::{RunState, Summary};
@@ -23,6 +24,7 @@ use crate::args::{self, Format, SessionCommand, Sessions};
 use crate::exit::Failure;
 use crate::jobs;
 use crate::plain;
+use crate::screen;
 
 /// Runs a command about sessions.
 pub(crate) async fn run(args: Sessions) -> Result<ExitCode, Failure> {
@@ -54,7 +56,7 @@ pub(crate) async fn run(args: Sessions) -> Result<ExitCode, Failure> {
                 )));
             }
             store.delete(id)?;
-            writeln!(io::stdout(), "deleted {id}")
+            writeln!(screen::out(), "deleted {id}")
         }
         SessionCommand::Verify { id } => return verify(&store, id.as_deref()),
         SessionCommand::Post { id, text, steer, follow_up, pin, compact, cancel } => {
@@ -76,7 +78,7 @@ pub(crate) async fn run(args: Sessions) -> Result<ExitCode, Failure> {
             let op = Op { id: OpId::new(&SystemSource), to: None, at: SystemSource.now(), kind };
             let posted = op.id;
             store.inbox(id).post(op).await?;
-            writeln!(io::stdout(), "posted {posted}")
+            writeln!(screen::out(), "posted {posted}")
         }
         SessionCommand::Decide(args) => decide::run(&store, args).await?,
     };
@@ -97,7 +99,7 @@ fn list(
     sessions: impl Iterator<Item = (SessionId, Result<Summary, JournalError>)>,
     json: bool,
 ) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     for (id, session) in sessions {
         let session = match session {
             Ok(session) => session,
@@ -132,14 +134,14 @@ fn list(
             writeln!(out, "{line}")?;
         } else {
             let updated = session.updated.strftime("%Y-%m-%d %H:%M");
-            writeln!(out, "{}  {updated}  {run:<14}  {preview}", session.id)?;
+            writeln!(out, "{}  {updated}  {run:<14}  {}", session.id, plain::line(preview))?;
         }
     }
     Ok(())
 }
 
 fn show(store: &Files, id: SessionId) -> Result<io::Result<()>, Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     let mut projection = Projection::new(id);
     for commit in store.read(id, Pos(0))? {
         let commit = commit?;
@@ -160,7 +162,7 @@ fn show(store: &Files, id: SessionId) -> Result<io::Result<()>, Failure> {
 
 /// Writes a session as its events would have been written while it was lived.
 fn translate(store: &Files, id: SessionId, dialect: Dialect) -> Result<io::Result<()>, Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     let mut projection = Projection::new(id);
     let (mut translator, mut scene) = (dialect.translator(), Scene::default());
     let mut lines = Lines::default();
@@ -195,7 +197,7 @@ fn tell(out: &mut impl Write, depth: u32, body: &EventBody) -> io::Result<()> {
             writeln!(out, "{indent}assistant: {}", plain::text(text.trim_end()))
         }
         EventBody::ToolCall { name, arguments } => {
-            writeln!(out, "{indent}call: {} {}", plain::line(name), plain::text(arguments))
+            writeln!(out, "{indent}call: {} {}", plain::line(name), visible::in_lines(arguments))
         }
         EventBody::ToolEnd { name, status, content, .. } => {
             let what = if *status == CallStatus::Ok { "result" } else { status.as_str() };
@@ -246,7 +248,7 @@ fn verify(store: &Files, id: Option<&str>) -> Result<ExitCode, Failure> {
         }
         None => store.verify_all()?.collect(),
     };
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     let mut is_sound = true;
     for (id, report) in reports {
         let report = match report {

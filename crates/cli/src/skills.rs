@@ -13,6 +13,7 @@ use crate::args::{SkillCommand, Skills};
 use crate::exit::Failure;
 use crate::plain;
 use crate::print;
+use crate::screen;
 use crate::sessions::printed;
 
 /// Runs a command about skills.
@@ -29,7 +30,7 @@ pub(crate) fn run(args: &Skills) -> Result<ExitCode, Failure> {
 
 fn list(runtime: &Runtime, json: bool) -> Result<ExitCode, Failure> {
     let skills = runtime.skills();
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     if json {
         let document = json!({
             "skills": skills.all.iter().map(about).collect::<Vec<_>>(),
@@ -60,7 +61,7 @@ fn list(runtime: &Runtime, json: bool) -> Result<ExitCode, Failure> {
 fn show(runtime: &Runtime, name: &str, json: bool) -> Result<ExitCode, Failure> {
     let skills = runtime.skills();
     let skill = skills.get(name).ok_or_else(|| Failure::Usage(skills.unknown(name)))?;
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     if json {
         return printed(writeln!(out, "{}", json!(skill)));
     }
@@ -94,7 +95,7 @@ fn check(runtime: &Runtime, path: Option<&Path>, json: bool) -> Result<ExitCode,
         }
     };
     let is_fine = results.iter().all(Result::is_ok);
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     printed(match json {
         true => {
             let checked: Vec<_> = results.iter().map(verdict).collect();

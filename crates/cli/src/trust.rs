@@ -1,6 +1,6 @@
 //! `bowline trust`: which folders count.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use bowline_runtime::ConfigError;
@@ -9,6 +9,7 @@ use bowline_runtime::trust::Trusted;
 
 use crate::args::Trust;
 use crate::exit::Failure;
+use crate::screen;
 use crate::sessions::printed;
 
 /// Runs the command.
@@ -21,7 +22,7 @@ pub(crate) fn run(args: &Trust) -> Result<ExitCode, Failure> {
     if args.list {
         let lines = trusted.list().map_err(failed)?;
         let lines = lines.iter().map(|folder| format!("{}\n", folder.display()));
-        return printed(io::stdout().write_all(lines.collect::<String>().as_bytes()));
+        return printed(screen::out().write_all(lines.collect::<String>().as_bytes()));
     }
     let folder = match &args.folder {
         Some(folder) => environment.cwd.join(folder),
@@ -40,5 +41,5 @@ pub(crate) fn run(args: &Trust) -> Result<ExitCode, Failure> {
             (place, if is_new { "is trusted" } else { "is trusted already" })
         }
     };
-    printed(writeln!(io::stdout(), "{} {word}", place.display()))
+    printed(writeln!(screen::out(), "{} {word}", place.display()))
 }

@@ -95,3 +95,28 @@ fn inner_rooms_do_not_reach_outside() {
     }
     assert_eq!(wrong, Vec::<String>::new());
 }
+
+/// Whoever prints past the screen prints what a terminal acts upon.
+#[test]
+fn all_that_is_printed_goes_through_the_screen() {
+    // The way itself; the progress of a download.
+    let own = ["screen.rs", "model.rs"];
+    let mut folders = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
+    let mut wrong = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if !own.contains(&path.file_name().unwrap().to_str().unwrap()) {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let past =
+                    ["io::stdout()", "io::stderr()"].iter().flat_map(|way| text.split(way).skip(1));
+                if past.into_iter().any(|rest| !rest.starts_with(".is_terminal()")) {
+                    wrong.push(path);
+                }
+            }
+        }
+    }
+    assert_eq!(wrong, Vec::<std::path::PathBuf>::new());
+}

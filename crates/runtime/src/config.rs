@@ -24,6 +24,7 @@ mod permissions;
 mod read;
 mod sandbox;
 mod seeds;
+mod shell_environment;
 mod show;
 mod trace;
 
@@ -56,6 +57,8 @@ pub use permissions::{Mode, Permissions, RuleConfig};
 pub(crate) use read::yaml;
 pub use sandbox::{SandboxConfig, SandboxLimits, SandboxProfile, Size};
 pub(crate) use seeds::{agent_to_ours, expanded};
+pub(crate) use shell_environment::of_commands;
+pub use shell_environment::{ShellEnvironment, Variables};
 pub use show::{Setting, Unset, explain, show};
 pub(crate) use show::{is_secret, settings_of_agent, without_credentials};
 pub use trace::{TraceCompat, TraceConfig, TraceContent, TraceProtocol};
@@ -90,6 +93,8 @@ pub struct Config {
     pub permissions: Permissions,
     /// What commands may touch.
     pub sandbox: SandboxConfig,
+    /// The variables that commands get.
+    pub shell_environment: ShellEnvironment,
     /// Servers that bring tools.
     pub mcp_servers: BTreeMap<String, McpServer>,
     /// What holds for all of them.

@@ -45,6 +45,7 @@ pub mod permission;
 pub mod project;
 pub mod prompt;
 pub mod provider;
+mod reading;
 pub mod reflections;
 mod runtime;
 mod secrets;
@@ -53,6 +54,7 @@ pub mod telemetry;
 pub mod tools;
 pub mod trust;
 mod undo;
+pub mod visible;
 
 pub use agents::{AgentFactory, Told};
 pub use error::ConfigError;

@@ -14,6 +14,7 @@ use bowline_agent::prompt::{SkillCard, Speech};
 use bowline_tools::LoadSkill;
 
 use crate::config::{AgentConfig, DEFAULT_AGENT, OutputMode};
+use crate::reading;
 use crate::skills::Skill;
 
 pub use dump::{Dump, SectionSize, Size, ToolSize};
@@ -86,13 +87,29 @@ fn git_branch(cwd: &Path) -> Option<String> {
         git
     } else {
         // A worktree's `.git` is a file that names the folder.
-        let text = std::fs::read_to_string(&git).ok()?;
+        let text = reading::text_of(&git).ok()?;
         git.parent()?.join(text.strip_prefix("gitdir:")?.trim())
     };
-    let head = std::fs::read_to_string(git.join("HEAD")).ok()?;
-    let head = head.trim();
-    Some(match head.strip_prefix("ref: refs/heads/") {
-        Some(branch) => branch.to_owned(),
-        None => format!("detached at {}", head.get(..12).unwrap_or(head)),
-    })
+    let head = reading::text_of(&git.join("HEAD")).ok()?;
+    branch_of(head.trim_end())
 }
+
+/// Returns what the file `HEAD` says, if it says what git would write there: it may be a link to anything,
+/// and what is in it is told to models.
+fn branch_of(head: &str) -> Option<String> {
+    let is_name = |name: &str| {
+        let is_odd = |c: char| c.is_whitespace() || c.is_control() || "~^:?*[\\<>".contains(c);
+        !name.is_empty() && name.len() <= LONGEST_BRANCH && !name.contains(is_odd)
+    };
+    match head.strip_prefix("ref: refs/heads/") {
+        Some(branch) => is_name(branch).then(|| branch.to_owned()),
+        None => {
+            let is_commit =
+                matches!(head.len(), 40 | 64) && head.bytes().all(|byte| byte.is_ascii_hexdigit());
+            is_commit.then(|| format!("detached at {}", &head[..12]))
+        }
+    }
+}
+
+/// The longest name of a branch, in bytes: that of a file.
+const LONGEST_BRANCH: usize = 255;

@@ -380,12 +380,12 @@ impl Runtime {
         }
     }
 
-    /// Returns where something is kept of the project: in its `.bowline` folder, or else with the user.
+    /// Returns where something is kept of the project: in its `.bowline` folder, or else with the user. What
+    /// is a link is no place for it: whoever made the project may have made it lead anywhere.
     pub(crate) fn of_project(&self, name: &str) -> PathBuf {
-        match project::bowline_folder(&self.environment.cwd) {
-            Some(folder) => folder.join(name),
-            None => self.with_the_user(name),
-        }
+        let folder = project::bowline_folder(&self.environment.cwd);
+        let path = folder.filter(|folder| !folder.is_symlink()).map(|folder| folder.join(name));
+        path.filter(|path| !path.is_symlink()).unwrap_or_else(|| self.with_the_user(name))
     }
 
     /// Returns where the user keeps something of the project, in a folder that is named after where the
@@ -415,11 +415,9 @@ impl Runtime {
 
     /// Returns where tools work.
     pub(crate) fn workspace(&self) -> Workspace {
-        let variables =
-            self.environment.vars.iter().map(|(name, value)| (name.into(), value.into()));
         Workspace {
             cwd: self.environment.cwd.clone(),
-            environment: bowline_tools::Environment::allowed(variables),
+            environment: config::of_commands(&self.config, &self.environment),
             processes: Arc::clone(&self.processes),
             scratch: self.scratch(),
             guard: Arc::new(bowline_tools::guard::Open),

@@ -29,7 +29,10 @@ impl Runtime {
         let variables = self.environment.vars.iter();
         let variables =
             variables.filter(|(name, value)| names_secret(name) && looks_secret(name, value));
-        let variables = variables.map(|(name, value)| (name.clone(), Secret::from(value.as_str())));
+        let set = self.config.shell_environment.set.iter();
+        let set = set.filter(|(name, value)| looks_secret(name, value));
+        let variables =
+            variables.chain(set).map(|(name, value)| (name.clone(), Secret::from(value.as_str())));
         let cwd = &self.environment.cwd;
         let root = project::git_root(cwd).filter(|root| root != cwd);
         let of_work = root.into_iter().chain([cwd.as_path()]).flat_map(of_folder);

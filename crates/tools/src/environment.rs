@@ -140,11 +140,21 @@ impl Environment {
         let mut kept = Self::default();
         for (name, value) in variables.into_iter().filter_map(text) {
             let is_listed = NAMES.contains(&name.as_str()) || name.starts_with("LC_");
-            if is_listed && !looks_secret(&name) && !has_password(&value) {
+            if is_listed && Self::may_pass(&name, &value) {
                 kept.set(&name, &value);
             }
         }
         kept
+    }
+
+    /// Tells whether neither the name nor the content of a variable tells of a secret.
+    pub fn may_pass(name: &str, value: &str) -> bool {
+        !looks_secret(name) && !has_password(value)
+    }
+
+    /// Keeps those variables whose names are to be kept.
+    pub fn retain(&mut self, is_kept: impl Fn(&str) -> bool) {
+        self.variables.retain(|(name, _)| is_kept(name));
     }
 
     /// Sets a variable, whatever its name: for what the user asks for by name.

@@ -20,7 +20,7 @@ use crate::excerpt::Bounds;
 use crate::guard::{Guard, Open};
 use body::{Body, is_media};
 use client::Clients;
-pub(crate) use guard::is_public;
+pub(crate) use guard::{is_localhost, is_public};
 
 /// How much of the body of an error is shown, in bytes.
 const ERROR_TEXT: usize = 2048;
@@ -94,13 +94,13 @@ impl Fetch {
     /// Makes the tool. Nothing is set up before its first call, and no certificates are loaded
     /// before its first `https` address.
     pub fn new(config: FetchConfig) -> Self {
-        Self { clients: Clients::new(config), guard: Arc::new(Open) }
+        Self::guarded(config, Arc::new(Open))
     }
 
-    /// Has a guard asked about every host that is talked to, also those to which a server redirects.
-    #[must_use]
-    pub fn with_guard(self, guard: Arc<dyn Guard>) -> Self {
-        Self { guard, ..self }
+    /// As [`Fetch::new`], and has a guard asked about every host that is talked to, also those to which a
+    /// server redirects.
+    pub fn guarded(config: FetchConfig, guard: Arc<dyn Guard>) -> Self {
+        Self { clients: Clients::new(config, Arc::clone(&guard)), guard }
     }
 
     async fn fetch(&self, input: &FetchInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {

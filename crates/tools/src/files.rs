@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -113,6 +114,32 @@ pub(crate) fn open(path: &Path) -> io::Result<(File, PathBuf)> {
     let real = spot::real_path(&file, path)?;
     Ok((file, real))
 }
+
+/// Reads a file that only bowline has a reason to write, in a folder where others may have put anything: a
+/// link could lead to what nobody allowed, a pipe gives nothing, and some files never end.
+pub(crate) fn read_own(path: &Path) -> io::Result<(Vec<u8>, Metadata)> {
+    let refused = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            return Err(refused("it is a link".to_owned()));
+        }
+        file => file?,
+    };
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(refused("it is no file".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_OWN + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_OWN {
+        return Err(refused(format!("it has more than {} MiB", MAX_OWN >> 20)));
+    }
+    Ok((bytes, metadata))
+}
+
+/// The most that a file of bowline's own has, in bytes.
+const MAX_OWN: u64 = 4 << 20;
 
 /// Notes that the agent knows a file's content.
 pub(crate) fn remember(cx: &ToolContext, path: &Path, content: &[u8]) -> Result<(), ToolError> {

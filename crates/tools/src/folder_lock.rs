@@ -2,7 +2,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+
+use rustix::fs::OFlags;
 
 /// A lock on a folder, held until it is dropped.
 ///
@@ -18,6 +21,8 @@ impl FolderLock {
     pub(crate) fn take(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let mut options = OpenOptions::new();
+        // Others may have put a pipe there, which waits for a reader, or a link to anywhere.
+        options.custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed());
         let file = options.create(true).truncate(false).write(true).open(folder.join(".lock"))?;
         file.lock()?;
         Ok(Self { _file: file })

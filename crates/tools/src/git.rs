@@ -2,10 +2,12 @@
 //!
 //! `git` is run without a shell, in the working directory. What only looks runs nothing that a
 //! repository could name: no pager, no external diff, no text conversion, no file system monitor, no
-//! check of signatures, no fetching of what is missing. Filters that are configured, such as those
-//! of git-lfs, are run: without them every file would seem changed. A commit runs the hooks, as it
-//! would for a person, and is therefore decided about as a command.
+//! check of signatures, no fetching of what is missing, no filters of its own, and nothing of its
+//! submodules. Filters that the user has configured for all repositories, such as those of git-lfs, are
+//! run: without them every file would seem changed. A commit runs the hooks, as it would for a person,
+//! and is therefore decided about as a command.
 
+use std::collections::BTreeSet;
 use std::path::{Component, Path};
 
 use schemars::JsonSchema;
@@ -130,10 +132,39 @@ fn plain(path: &str) -> Result<&str, ToolError> {
     }
 }
 
-/// Runs git. What is given as paths is taken by its letters.
+/// Runs git to look, without the filters that the repository itself names.
+async fn look(
+    workspace: &Workspace,
+    arguments: &[&str],
+    cx: &ToolContext,
+) -> Result<String, ToolError> {
+    let mut whole = cx.clone();
+    whole.output_bytes = 0;
+    let list = ["config", "--list", "--name-only", "--show-scope", "--includes"];
+    let settings = git(workspace, &list, &[], &whole).await?;
+    let mut none: Vec<(String, &str)> = Vec::new();
+    for filter in filters_of_repository(&settings) {
+        let set = [("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")];
+        none.extend(set.map(|(name, value)| (format!("filter.{filter}.{name}"), value)));
+    }
+    // Not to hold up who works in the same tree.
+    let arguments = [&["--no-optional-locks"], arguments].concat();
+    git(workspace, &arguments, &none, cx).await
+}
+
+/// Finds the filters that a repository names, among all settings with where they come from.
+fn filters_of_repository(settings: &str) -> BTreeSet<&str> {
+    let of_repository = |line: &str| matches!(line, "local" | "worktree");
+    let lines = settings.lines().filter_map(|line| line.split_once('\t'));
+    let own = lines.filter(|(scope, _)| of_repository(scope));
+    own.filter_map(|(_, name)| Some(name.strip_prefix("filter.")?.rsplit_once('.')?.0)).collect()
+}
+
+/// Runs git, with more settings. What is given as paths is taken by its letters.
 async fn git(
     workspace: &Workspace,
     arguments: &[&str],
+    settings: &[(String, &str)],
     cx: &ToolContext,
 ) -> Result<String, ToolError> {
     let fixed = [
@@ -164,6 +195,12 @@ async fn git(
         ("GIT_NO_LAZY_FETCH", "1"),
     ];
     environment.extend(own.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    // As variables, since a name may hold a `=`.
+    environment.push(("GIT_CONFIG_COUNT".to_owned(), settings.len().to_string()));
+    for (index, (name, value)) in settings.iter().enumerate() {
+        environment.push((format!("GIT_CONFIG_KEY_{index}"), name.clone()));
+        environment.push((format!("GIT_CONFIG_VALUE_{index}"), (*value).to_owned()));
+    }
     let program = Program {
         path,
         arguments: fixed.iter().chain(arguments).map(|argument| (*argument).to_owned()).collect(),
@@ -198,12 +235,11 @@ impl Tool for GitStatus {
     looks!(GitStatusInput);
 
     async fn run(&self, input: GitStatusInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
-        // Not to hold up who works in the same tree.
-        let arguments: &[&str] = match input.short.unwrap_or(false) {
-            true => &["--no-optional-locks", "status", "--short", "--branch"],
-            false => &["--no-optional-locks", "status"],
-        };
-        Ok(git(&self.0, arguments, cx).await?.into())
+        let mut arguments = vec!["status", "--ignore-submodules=dirty"];
+        if input.short.unwrap_or(false) {
+            arguments.extend(["--short", "--branch"]);
+        }
+        Ok(look(&self.0, &arguments, cx).await?.into())
     }
 }
 
@@ -212,7 +248,8 @@ impl Tool for GitDiff {
     looks!(GitDiffInput);
 
     async fn run(&self, input: GitDiffInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
-        let mut arguments = vec!["--no-optional-locks", "diff", "--no-ext-diff", "--no-textconv"];
+        let mut arguments = vec!["diff", "--no-ext-diff", "--no-textconv"];
+        arguments.push("--ignore-submodules=dirty");
         if input.staged.unwrap_or(false) {
             arguments.push("--staged");
         }
@@ -220,7 +257,7 @@ impl Tool for GitDiff {
         if let Some(path) = &input.path {
             arguments.push(plain(path)?);
         }
-        Ok(git(&self.0, &arguments, cx).await?.into())
+        Ok(look(&self.0, &arguments, cx).await?.into())
     }
 }
 
@@ -233,7 +270,7 @@ impl Tool for GitLog {
         let format = format!("--pretty={}", input.format.unwrap_or_default().as_str());
         let mut arguments = vec!["log", &count, &format, "--no-show-signature", "--no-ext-diff"];
         arguments.extend(["--no-textconv", "--abbrev-commit", "--"]);
-        Ok(git(&self.0, &arguments, cx).await?.into())
+        Ok(look(&self.0, &arguments, cx).await?.into())
     }
 }
 
@@ -279,7 +316,7 @@ impl Tool for GitCommit {
         let files: Vec<&str> = files.iter().map(String::as_str).collect();
         if !files.is_empty() {
             // Git commits a file by its name only if it knows it.
-            git(&self.0, &[&["add", "--"], &*files].concat(), cx).await?;
+            git(&self.0, &[&["add", "--"], &*files].concat(), &[], cx).await?;
         }
         let message = format!("--message={}", input.message);
         let mut arguments = vec!["commit", &message];
@@ -290,6 +327,6 @@ impl Tool for GitCommit {
             arguments.push("--");
             arguments.extend(files);
         }
-        Ok(git(&self.0, &arguments, cx).await?.into())
+        Ok(git(&self.0, &arguments, &[], cx).await?.into())
     }
 }

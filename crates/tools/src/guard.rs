@@ -5,6 +5,7 @@
 //! really called; and a command runs in what is said of it here.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -24,13 +25,27 @@ pub trait Guard: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// As [`Guard::check`].
-    fn check_host(&self, call: &CallId, host: &str) -> Result<(), String>;
+    fn check_host(&self, call: &CallId, host: &str) -> Result<Reach, String>;
+
+    /// Tells whether an address is named as one that may be reached, by itself and not by a name that it
+    /// has: then it need not be public.
+    fn names(&self, ip: IpAddr) -> bool;
 
     /// Says what confines a command of a call; `None` if nothing does.
     ///
     /// # Errors
     /// Why it may not run at all.
     fn confinement(&self, call: &CallId, command: &str) -> Result<Option<Confinement>, String>;
+}
+
+/// Where a host may be that a call talks to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// At public addresses.
+    Public,
+    /// Wherever it is, if it is an address or `localhost`: it was named. What another name means is said
+    /// by whoever owns the name.
+    Named,
 }
 
 /// What a call wants with a file.
@@ -51,8 +66,12 @@ impl Guard for Open {
         Ok(())
     }
 
-    fn check_host(&self, _: &CallId, _: &str) -> Result<(), String> {
-        Ok(())
+    fn check_host(&self, _: &CallId, _: &str) -> Result<Reach, String> {
+        Ok(Reach::Public)
+    }
+
+    fn names(&self, _: IpAddr) -> bool {
+        false
     }
 
     fn confinement(&self, _: &CallId, _: &str) -> Result<Option<Confinement>, String> {

@@ -19,6 +19,7 @@ use crate::configured::Described;
 use crate::excerpt::Bounds;
 use crate::fetch::client::{Clients, Request};
 use crate::fetch::{FetchConfig, Form, NOTES, Page, in_time};
+use crate::guard::{Open, Reach};
 use crate::run::shorter;
 use crate::template::{Template, in_url, plain};
 use answer::Path;
@@ -108,7 +109,7 @@ impl HttpTool {
             timeout: request.timeout,
             path: Path::parse(request.response_path.as_deref().unwrap_or_default())?,
             map: map.collect::<Result<_, String>>()?,
-            clients: Clients::new(FetchConfig { allowed, ..config }),
+            clients: Clients::new(FetchConfig { allowed, ..config }, Arc::new(Open)),
             described,
         })
     }
@@ -166,7 +167,7 @@ impl HttpTool {
     }
 
     async fn ask(&self, request: Request, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
-        let response = self.clients.send(request).await?;
+        let response = self.clients.send(request, Reach::Public).await?;
         if response.status().is_redirection() {
             let to = response.headers().get("location").and_then(|to| to.to_str().ok());
             let (status, to) = (response.status(), to.unwrap_or("nowhere"));

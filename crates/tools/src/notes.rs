@@ -180,8 +180,12 @@ impl Tool for WriteNote {
         let path = file(&folder, &name)?;
         let _lock =
             FolderLock::take(&folder).map_err(|error| cannot("write to", &folder, &error))?;
-        let existing = fs::read(&path).ok();
-        if let Some(before) = &existing
+        let existing = match files::read_own(&path) {
+            Ok(existing) => Some(existing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(cannot("write", &path, &error)),
+        };
+        if let Some((before, _)) = &existing
             && !files::knows(cx, &path, before)
         {
             let before = Note::parse(&String::from_utf8_lossy(before));
@@ -200,9 +204,9 @@ impl Tool for WriteNote {
             content,
         };
         let text = note.to_text();
-        let metadata = path.metadata().ok();
+        let metadata = existing.as_ref().map(|(_, metadata)| metadata);
         Spot::own(&path)
-            .and_then(|spot| spot.replace(text.as_bytes(), metadata.as_ref(), None))
+            .and_then(|spot| spot.replace(text.as_bytes(), metadata, None))
             .map_err(|error| cannot("write", &path, &error))?;
         files::remember(cx, &path, text.as_bytes())?;
         let done = if existing.is_some() { "replaced" } else { "written" };
@@ -225,8 +229,8 @@ impl Tool for ReadNote {
     async fn run(&self, input: ReadNoteInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let folder = self.0.folder(cx);
         let path = file(&folder, &input.name)?;
-        let text = match fs::read(&path) {
-            Ok(text) => text,
+        let text = match files::read_own(&path) {
+            Ok((text, _)) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let names = names(&folder)?;
                 let near = files::nearest(&input.name, names.iter().map(String::as_str));
@@ -259,7 +263,7 @@ impl Tool for ListNotes {
         for name in names(&folder)? {
             let path = file(&folder, &name)?;
             // What is gone by now, or cannot be read, is no note.
-            let Ok(text) = fs::read(&path) else { continue };
+            let Ok((text, _)) = files::read_own(&path) else { continue };
             let note = Note::parse(&String::from_utf8_lossy(&text));
             lines.push(format!("- {name}: {} — {}", note.first_line(), note.origin()));
         }

@@ -2,7 +2,7 @@
 //!
 //! It listens in the network of the sandbox and connects from outside, so nothing goes past it. It looks
 //! at the name that is asked for, and then at the addresses that the name has, as `fetch` does: one that
-//! is not public is reached only if it is itself on the list.
+//! is not public is reached only if it is itself on the list, or if `localhost` is.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream, lookup_host};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::fetch::is_public;
+use crate::fetch::{is_localhost, is_public};
 
 /// The longest head of a request.
 const LONGEST_HEAD: usize = 64 * 1024;
@@ -211,9 +211,12 @@ impl Request {
 async fn reach(request: &Request, hosts: &[String]) -> Result<TcpStream, Refusal> {
     let Request { host, port, .. } = request;
     let addresses: Vec<SocketAddr> = lookup_host((host.as_str(), *port)).await?.collect();
-    let is_listed_address = |address: &SocketAddr| is_listed(hosts, &address.ip().to_string());
+    let is_named = |ip: IpAddr| {
+        // Nobody else can give this name to another address, so the name says which one is meant.
+        is_listed(hosts, &ip.to_string()) || (is_localhost(host) && ip.is_loopback())
+    };
     let private =
-        addresses.iter().find(|address| !is_public(address.ip()) && !is_listed_address(address));
+        addresses.iter().find(|address| !is_public(address.ip()) && !is_named(address.ip()));
     if let Some(private) = private {
         let ip = private.ip();
         return Err(Refusal {
@@ -276,6 +279,19 @@ mod tests {
         // However a number is written, it is the same one.
         let number = forwarded("CONNECT 0x7f.1:80 HTTP/1.1\r\n\r\n");
         assert_eq!(number, Some(("127.0.0.1".to_owned(), 80, None)));
+    }
+
+    #[tokio::test]
+    async fn a_name_on_the_list_does_not_open_a_private_address() {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = server.local_addr().unwrap().port();
+        // Whoever resolves names takes this for one of 127.0.0.1; no server of names is asked.
+        let request = Request { host: "127.1".to_owned(), port, forward: None };
+        let hosts = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        let refused = reach(&request, &hosts(&["127.1", "localhost", "*.1"])).await.err().unwrap();
+        assert_eq!(refused.status, "403 Forbidden");
+        assert!(refused.line.contains("127.1 is at 127.0.0.1, which is not a public address"));
+        assert!(reach(&request, &hosts(&["127.1", "127.0.0.1"])).await.is_ok());
     }
 
     #[test]

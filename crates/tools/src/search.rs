@@ -2,6 +2,7 @@
 
 mod glob;
 mod grep;
+mod ignored;
 mod list;
 
 use std::path::{Path, PathBuf};
@@ -57,13 +58,20 @@ impl Place {
     fn walk(&self, depth: Option<usize>, with_hidden: bool) -> impl Iterator<Item = DirEntry> {
         let cancel = self.cx.cancel.clone();
         let mut builder = WalkBuilder::new(&self.root);
+        let is_readable = self.root.ancestors().all(ignored::is_readable);
         builder
+            .standard_filters(is_readable)
             .max_depth(depth)
             .hidden(!with_hidden)
             .require_git(false)
             // The user's own rules would have to be looked up in the environment.
             .git_global(false)
-            .filter_entry(|entry| entry.file_name() != ".git")
+            .filter_entry(move |entry| {
+                let is_root = entry.depth() == 0 || !is_readable;
+                let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+                entry.file_name() != ".git"
+                    && (is_root || !is_folder || ignored::is_readable(entry.path()))
+            })
             .sort_by_file_name(std::ffi::OsStr::cmp);
         // What cannot be read is passed over, as a shell's tools do after a complaint.
         builder.build().take_while(move |_| !cancel.is_cancelled()).filter_map(Result::ok)

@@ -1,6 +1,7 @@
 //! A state that agents share: values by key.
 
 use std::collections::BTreeMap;
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -122,7 +123,7 @@ impl StatePlace {
     fn read<R>(&self, cx: &ToolContext, look: impl FnOnce(&State) -> R) -> Result<R, ToolError> {
         match self {
             Self::Session => Ok(cx.shared::<State>().read(look)),
-            Self::File(file) => load(file).map(|state| look(&state)),
+            Self::File(file) => load(file).map(|(state, _)| look(&state)),
         }
     }
 
@@ -133,11 +134,10 @@ impl StatePlace {
                 let failed = |error| cannot("write", file, &error);
                 let _lock =
                     FolderLock::take(file.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
-                let mut state = load(file)?;
+                let (mut state, existing) = load(file)?;
                 state.apply(set);
                 let text = serde_json::to_string_pretty(&state)
                     .map_err(|error| cannot("write", file, &error.into()))?;
-                let existing = file.metadata().ok();
                 Spot::own(file)
                     .and_then(|spot| spot.replace(text.as_bytes(), existing.as_ref(), None))
                     .map_err(failed)
@@ -146,12 +146,14 @@ impl StatePlace {
     }
 }
 
-fn load(file: &Path) -> Result<State, ToolError> {
-    match std::fs::read(file) {
-        Ok(bytes) => {
-            serde_json::from_slice(&bytes).map_err(|error| cannot("read", file, &error.into()))
+fn load(file: &Path) -> Result<(State, Option<Metadata>), ToolError> {
+    match files::read_own(file) {
+        Ok((bytes, metadata)) => {
+            let state = serde_json::from_slice(&bytes);
+            let state = state.map_err(|error| cannot("read", file, &error.into()))?;
+            Ok((state, Some(metadata)))
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(State::default()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok((State::default(), None)),
         Err(error) => Err(cannot("read", file, &error)),
     }
 }

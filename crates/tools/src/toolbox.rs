@@ -100,10 +100,10 @@ pub fn toolbox(workspace: &Workspace, editing: Editing) -> Result<Toolbox, Toolb
         .with(Grep::new(workspace.clone()))?
         .with(Bash::new(workspace.clone(), Arc::clone(&jobs)))?
         .with(Job::new(jobs))?
-        .with(
-            Fetch::new(FetchConfig::with_proxies_of(&workspace.environment))
-                .with_guard(Arc::clone(&workspace.guard)),
-        )?
+        .with(Fetch::guarded(
+            FetchConfig::with_proxies_of(&workspace.environment),
+            Arc::clone(&workspace.guard),
+        ))?
         .with(UpdatePlan)?
         .with(AskUser)
 }

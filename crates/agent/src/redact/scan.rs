@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::names;
 use super::shapes::{self, Token};
 use super::value::{self, Beside};
+use super::vault;
 
 /// What was found.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub(super) struct Found {
 /// Looks for secrets in a text.
 pub(super) fn scan(text: &str) -> Scan {
     let scanner =
-        Scanner { text, bytes: text.as_bytes(), at: 0, word: 0..0, scan: Scan::default() };
+        Scanner { text, bytes: text.as_bytes(), at: 0, word: 0..0, bare: 0, scan: Scan::default() };
     scanner.run()
 }
 
@@ -78,12 +79,17 @@ const SHORTEST: usize = 12;
 /// So near to the end a word may go on.
 const NEAR_END: usize = 32;
 
+/// The longest placeholder, in bytes.
+const LONGEST_PLACEHOLDER: usize = 100;
+
 struct Scanner<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
     // The last word.
     word: Range<usize>,
+    // Where the last value without quotes ends. Others may begin in it, and end there too.
+    bare: usize,
     scan: Scan,
 }
 
@@ -210,9 +216,10 @@ impl<'a> Scanner<'a> {
             b'\\' if matches!(next, Some(b'n' | b'r' | b't')) => self.at += 2,
             b'\\' if next == Some(b'u') && is_hex(rest.get(2..6)) => self.at += 6,
             b'%' if is_hex(rest.get(1..3)) => self.at += 3,
-            b'[' if rest.starts_with(super::vault::BEGINS.as_bytes()) => {
-                let end = rest.iter().take(100).position(|byte| *byte == b']');
-                self.at += end.map_or(1, |end| end + 1);
+            b'[' if rest.starts_with(vault::BEGINS.as_bytes()) => {
+                let end = (self.at + LONGEST_PLACEHOLDER).min(self.text.len());
+                let near = &self.text[self.at..self.text.floor_char_boundary(end)];
+                self.at += vault::length_of_found(near).unwrap_or(1);
             }
             b':' if rest.starts_with(b"://") => self.address(),
             b'=' | b':' if next == Some(sign) => self.at += 2,
@@ -255,19 +262,15 @@ impl<'a> Scanner<'a> {
         at += usize::from(quote.is_some());
         let has_scheme = scheme(self.rest(at));
         at += has_scheme.unwrap_or(0);
-        let ends = |byte: &u8| match quote {
-            Some(quote) => *byte == quote || matches!(byte, b'\n' | b'\r' | b'\\'),
-            None => {
-                byte.is_ascii_whitespace()
-                    || matches!(
-                        byte,
-                        b'"' | b'\'' | b'`' | b',' | b';' | b'&' | b'<' | b'>' | b'|' | b'\\'
-                    )
+        let length = match quote {
+            Some(quote) => {
+                let ends = |byte: &u8| *byte == quote || matches!(byte, b'\n' | b'\r' | b'\\');
+                let rest = self.rest(at);
+                rest.iter().position(ends).unwrap_or(rest.len())
             }
+            None => self.bare_end(at) - at,
         };
-        let rest = self.rest(at);
-        let length = rest.iter().position(ends).unwrap_or(rest.len());
-        if length == rest.len() {
+        if at + length == self.bytes.len() {
             self.opens(at);
         }
         let value = &self.text[at..at + length];
@@ -285,6 +288,16 @@ impl<'a> Scanner<'a> {
         {
             self.found(at..at + value.len(), kind);
         }
+    }
+
+    /// Finds where a value without quotes ends.
+    fn bare_end(&mut self, at: usize) -> usize {
+        if self.bare < at {
+            let ends = |byte: &u8| byte.is_ascii_whitespace() || b"\"'`,;&<>|\\".contains(byte);
+            self.bare =
+                self.rest(at).iter().position(ends).map_or(self.bytes.len(), |end| at + end);
+        }
+        self.bare
     }
 
     /// Looks for a password in `scheme://user:password@host`.

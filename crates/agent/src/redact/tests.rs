@@ -235,8 +235,50 @@ fn a_placeholder_is_put_back_only_for_what_was_found() {
     assert_eq!(put(&format!("A={placeholder}\n")), Ok(Some(arguments(&format!("A={secret}\n")))));
     let escaped = arguments(&placeholder).replace('[', "\\u005b");
     assert_eq!(redaction.put_back(&escaped), Ok(Some(arguments(&secret))));
-    for text in ["[secret KEY]", "[secret github-token-ffffff]", "[secret made-up]"] {
+    for text in [
+        "[secret KEY]",
+        "[secret github-token-ffffff]",
+        "[secret made-up-0a1b2c]",
+        "[secret OTHER_API_KEY]",
+    ] {
         assert!(put(&format!("{placeholder} {text}")).unwrap_err().contains(text), "{text}");
+    }
+}
+
+#[test]
+fn prose_about_placeholders_is_prose() {
+    let redaction = Redaction::new([("KEY".to_owned(), "known-to-be-secret".into())]);
+    let redaction = redaction.of_session(SessionId::new(&SystemSource));
+    let secret = token("ghp_", 36);
+    let clean = redaction.apply(&secret).into_owned();
+    for prose in [
+        "[secret name]",
+        "[secret \u{2026}]",
+        "[secret made-up]",
+        "[secret sauce-recipe]",
+        "[secret ",
+        "[secret]",
+    ] {
+        let arguments = |text: &str| serde_json::json!({ "content": text }).to_string();
+        assert_eq!(redaction.put_back(&arguments(prose)), Ok(None), "{prose}");
+        let mixed = arguments(&format!("{prose} {clean} {prose}"));
+        let whole = arguments(&format!("{prose} {secret} {prose}"));
+        assert_eq!(redaction.put_back(&mixed), Ok(Some(whole)), "{prose}");
+    }
+}
+
+#[test]
+fn a_secret_in_the_brackets_of_a_placeholder_is_one() {
+    let redaction = Redaction::default();
+    let secret = token("ghp_", 36);
+    for text in [
+        format!("[secret {secret}]"),
+        format!("TOKEN=[secret-{secret}"),
+        format!("PASSWORD=\"[secret{secret}\""),
+        "[secret password=\"Tr0ub4dor&3x9\"]".to_owned(),
+    ] {
+        let clean = redaction.apply(&text);
+        assert!(!clean.contains(&secret) && !clean.contains("Tr0ub4dor"), "{clean}");
     }
 }
 
@@ -273,4 +315,54 @@ fn what_is_no_secret_is_shown_as_it_comes() {
         assert_eq!(veil.pass(piece, &redaction), piece);
     }
     assert_eq!(veil.rest(&redaction), "");
+}
+
+/// Each beginning of something must not look at all that comes behind it.
+#[test]
+fn a_text_that_is_nothing_but_beginnings_is_searched_in_time() {
+    let beginnings = [
+        "TOKEN=",
+        "TOKEN='",
+        "TOKEN=\"x\\",
+        "TOKEN: ",
+        "token=>",
+        "--token ",
+        "a://",
+        "a://b:",
+        "a://b:c@",
+        "a://@",
+        "eyJhbGciOiJI.",
+        "eyJ",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----BEGIN ",
+        "ghp_",
+        "AKIA",
+        "[secret ",
+        "\u{1b}[",
+        "\u{1b}[1;",
+        "%41",
+        "\\u0041",
+        "<token>",
+        "sk-ant-api03-",
+        "xoxb-1-",
+        "Bearer ",
+        "Authorization: Bearer ",
+        "password = \"",
+        "PASSWORD=[",
+        "-",
+        "_",
+        ":",
+        "=",
+        "hooks.slack.com/services/",
+        "https://hooks.slack.com/services/T",
+        "known-to-be-secre",
+    ];
+    let redaction = Redaction::new([("KEY".to_owned(), "known-to-be-secret".into())]);
+    let started = std::time::Instant::now();
+    for beginning in beginnings {
+        let text = beginning.repeat((1 << 18) / beginning.len());
+        redaction.apply(&text);
+    }
+    // What grows with the square of the length takes minutes.
+    assert!(started.elapsed() < std::time::Duration::from_secs(60));
 }

@@ -1,12 +1,16 @@
 //! Which values look like secrets.
 
 use super::names::{self, Name};
+use super::vault;
 
 /// The least length of a password.
 const PASSWORD: usize = 8;
 
 /// The least length of what a machine has chosen.
 const RANDOM: usize = 20;
+
+/// So much of a value is looked at, in bytes: what comes behind changes nothing.
+const LOOKED_AT: usize = 512;
 
 /// Tells whether a variable with this name and content is a secret that must not be shown: its name is
 /// that of a key and its content is not a place, a word or a number, or its content looks random.
@@ -40,6 +44,7 @@ impl Beside<'_> {
     /// Tells whether the value is a secret.
     pub(super) fn is_secret(self) -> bool {
         let Self { name, value, is_quoted, has_scheme } = self;
+        let value = &value[..value.floor_char_boundary(LOOKED_AT)];
         if is_stand_in(value) || is_place(value) || is_hash_of_kind(value) || is_uuid(value) {
             return false;
         }
@@ -126,7 +131,6 @@ fn is_stand_in(value: &str) -> bool {
         "{{",
         "$(",
         "%(",
-        "[secret",
         "todo",
         "fixme",
     ];
@@ -148,7 +152,10 @@ fn is_stand_in(value: &str) -> bool {
         "default",
     ];
     let lower = value.to_ascii_lowercase();
-    WORDS.iter().any(|word| lower.starts_with(word))
+    // Without quotes a value ends at the space in a placeholder.
+    let is_placeholder = lower == vault::BEGINS.trim_end() || vault::is_found(value);
+    is_placeholder
+        || WORDS.iter().any(|word| lower.starts_with(word))
         || WHOLE.contains(&lower.as_str())
         || lower.starts_with('$') && !lower.contains(['.', '/']) && is_name(&lower[1..])
         || lower.ends_with("-here")

@@ -1,12 +1,13 @@
 //! What placeholders stand for.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
 use bowline_llm::Secret;
 
+use super::names;
 use crate::memory::hex;
 
 /// How a placeholder begins. It ends with `]`.
@@ -36,6 +37,8 @@ struct Kept {
     // By the hash of the value.
     placeholders: HashMap<[u8; 32], Arc<str>>,
     values: HashMap<Arc<str>, Secret>,
+    // The placeholders of what is never put back.
+    own: HashSet<Arc<str>>,
 }
 
 impl Vault {
@@ -45,7 +48,9 @@ impl Vault {
 
     /// Returns what stands for a secret that is never put back.
     pub(super) fn of_own(&self, name: &str) -> Arc<str> {
-        format!("{BEGINS}{name}]").into()
+        let placeholder: Arc<str> = format!("{BEGINS}{name}]").into();
+        self.lock().own.insert(Arc::clone(&placeholder));
+        placeholder
     }
 
     /// Returns what stands for a value: what stood for it before, else a new placeholder.
@@ -76,30 +81,33 @@ impl Vault {
         placeholder
     }
 
-    /// Returns a text with values in the place of their placeholders; `None` if it holds none.
+    /// Returns a text with values in the place of their placeholders; `None` if it holds none. What is only
+    /// written like one is prose.
     ///
     /// # Errors
     /// What to tell the model of the first placeholder that stands for nothing that may be put back.
     pub(super) fn put_back(&self, text: &str) -> Result<Option<String>, String> {
         let kept = self.lock();
-        let (mut whole, mut rest) = (String::new(), text);
+        let (mut whole, mut rest, mut is_changed) = (String::new(), text, false);
         while let Some((before, placeholder, behind)) = next(rest) {
+            rest = behind;
+            whole.push_str(before);
             let Some(value) = kept.values.get(placeholder) else {
+                if !kept.own.contains(placeholder) && !is_minted(placeholder) {
+                    whole.push_str(placeholder);
+                    continue;
+                }
                 return Err(format!(
                     "nothing was written: {placeholder} cannot be put back. It stands for a key of the \
                      agent itself, or for a value that is no longer known; read the file it came from \
                      again, or leave it out"
                 ));
             };
-            whole.push_str(before);
             whole.push_str(value.expose());
-            rest = behind;
-        }
-        if rest.len() == text.len() {
-            return Ok(None);
+            is_changed = true;
         }
         whole.push_str(rest);
-        Ok(Some(whole))
+        Ok(is_changed.then_some(whole))
     }
 
     /// Returns the first placeholder in a text that stands for a value.
@@ -118,6 +126,39 @@ impl Vault {
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Tells whether a placeholder is one that some session has made, as far as can be seen: it ends in the
+/// digits of a hash, or its name is that of a variable with a key. Nobody writes about others so.
+fn is_minted(placeholder: &str) -> bool {
+    let name = placeholder.trim_start_matches(BEGINS).trim_end_matches(']');
+    let is_of_variable =
+        |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    ends_in_hash(name, 64) || name.bytes().all(is_of_variable) && names::read(name).is_some()
+}
+
+/// Tells whether the name of a placeholder ends in so many digits of a hash, at most.
+fn ends_in_hash(name: &str, most: usize) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f');
+    name.rsplit_once('-').is_some_and(|(kind, digits)| {
+        let is_of_length =
+            digits.len() == 64 || digits.len() >= 6 && digits.len().is_multiple_of(6);
+        !kind.is_empty() && is_of_length && digits.len() <= most && digits.bytes().all(is_digit)
+    })
+}
+
+/// Returns the length of the placeholder with which a text begins, if it does with one that stands for what
+/// was found. More digits than such a one has in practice might be a secret that somebody has put into brackets.
+pub(super) fn length_of_found(text: &str) -> Option<usize> {
+    let (before, placeholder, _) = next(text)?;
+    let name = placeholder.trim_start_matches(BEGINS).trim_end_matches(']');
+    (before.is_empty() && ends_in_hash(name, 12)).then_some(placeholder.len())
+}
+
+/// Tells whether a value is a placeholder of what was found, its closing bracket perhaps left out.
+pub(super) fn is_found(value: &str) -> bool {
+    let name = value.strip_prefix(BEGINS).map(|name| name.strip_suffix(']').unwrap_or(name));
+    name.is_some_and(|name| !name.contains(BEGINS) && ends_in_hash(name, 12))
 }
 
 /// Splits a text around its first placeholder.

@@ -157,6 +157,7 @@ impl Turn {
             StreamEvent::Waiting { attempt, reason, delay, spent } => {
                 draft.wasted += spent;
                 self.enter(Phase::Retrying);
+                let reason = self.agent.redaction.apply(&reason).into_owned();
                 self.say(retry(attempt, delay, reason));
                 return;
             }
@@ -222,7 +223,9 @@ impl Turn {
             End::OutOfTime => broken(StopReason::Canceled, draft.wasted, Broken::OutOfTime),
             End::Failed(error) => {
                 let wasted = *error.wasted + error.bill(info.price.as_ref());
-                let failed = Broken::Failed { kind: error.kind, message: error.to_string() };
+                // Some servers repeat the key that they do not accept.
+                let message = self.agent.redaction.apply(&error.to_string()).into_owned();
+                let failed = Broken::Failed { kind: error.kind, message };
                 broken(StopReason::Error, wasted, failed)
             }
         }

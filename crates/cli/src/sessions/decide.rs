@@ -9,11 +9,13 @@ use bowline_agent::id::{AgentId, OpId, SessionId, Source as _, SystemSource};
 use bowline_agent::journal::{Pos, Store as _};
 use bowline_agent::op::{Decision, Op, OpKind, Scope};
 use bowline_llm::CallId;
+use bowline_runtime::visible;
 use bowline_store::Files;
 
 use crate::args::{self, Decide, HowLong};
 use crate::exit::Failure;
 use crate::plain;
+use crate::screen;
 
 /// A call that waits for a person.
 struct Open {
@@ -45,7 +47,7 @@ pub(super) async fn run(store: &Files, args: Decide) -> Result<io::Result<()>, F
     let op = Op { id: OpId::new(&SystemSource), to: Some(one.agent), at: SystemSource.now(), kind };
     let posted = op.id;
     store.inbox(id).post(op).await?;
-    Ok(writeln!(io::stdout(), "posted {posted}"))
+    Ok(writeln!(screen::out(), "posted {posted}"))
 }
 
 /// Says what the operation is that does as asked.
@@ -83,7 +85,7 @@ fn scope(open: &Open, args: &Decide) -> Result<Scope, Failure> {
 }
 
 fn list(open: &[Open]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     for Open { name, call, tool, waiting, .. } in open {
         let (asked, rule) = match &waiting.wake {
             Wake::Decision { question, rule, .. } => (question, rule.as_deref()),
@@ -96,14 +98,20 @@ fn list(open: &[Open]) -> io::Result<()> {
             plain::line(call.as_str()),
             name,
             plain::line(tool),
-            plain::line(asked)
+            shown(asked)
         )?;
         match rule {
-            Some(rule) => writeln!(out, "  (for longer: {})", plain::line(rule))?,
+            Some(rule) => writeln!(out, "  (for longer: {})", visible::on_one_line(rule))?,
             None => writeln!(out)?,
         }
     }
     if open.is_empty() { writeln!(out, "nothing waits for a person") } else { Ok(()) }
+}
+
+/// Returns all of a question: who is to decide must see everything. Its lines are set off, so that none is
+/// taken for another call.
+fn shown(question: &str) -> String {
+    visible::in_lines(question.trim_end()).replace('\n', "\n    ")
 }
 
 /// Finds the calls that wait for a person, of all agents of a session.

@@ -21,6 +21,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::exit::Failure;
+use crate::screen;
 
 use fold::Fold;
 
@@ -35,7 +36,7 @@ pub(super) fn show(store: &Files, id: SessionId, json: bool) -> Result<io::Resul
         }
     }
     let tree = Tree { session: id, agents: fold.finish() };
-    let mut out = io::stdout().lock();
+    let mut out = screen::out();
     let written = match json {
         true => serde_json::to_string(&tree)
             .map_err(io::Error::from)

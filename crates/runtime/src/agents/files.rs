@@ -8,6 +8,7 @@ use crate::config::{self, AgentFile, Fault, Layer, Node, Origin, Place, Table, V
 use crate::error::ConfigError;
 use crate::front_matter::{self, Cut};
 use crate::project;
+use crate::reading;
 
 use super::{foreign, names};
 
@@ -74,9 +75,9 @@ fn refused(path: &Path, error: &ConfigError) -> Layer {
 fn file(path: &Path, form: Form) -> Result<Option<Layer>, ConfigError> {
     let failed = |source| ConfigError::Read { path: path.to_owned(), source };
     let text = match form {
-        Form::Bowline => std::fs::read_to_string(path).map_err(failed)?,
+        Form::Bowline => reading::text_of(path).map_err(failed)?,
         Form::Claude | Form::Opencode => {
-            String::from_utf8_lossy(&std::fs::read(path).map_err(failed)?).into_owned()
+            String::from_utf8_lossy(&reading::bytes_of(path).map_err(failed)?).into_owned()
         }
     };
     let origin = Arc::new(Origin::File(path.to_owned()));

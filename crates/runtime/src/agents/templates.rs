@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config;
 use crate::error::ConfigError;
+use crate::reading;
 
 /// Agents that go together, with their skills.
 #[derive(Debug)]
@@ -134,7 +135,7 @@ fn check_way(folder: &Path, path: &str) -> Result<(), ConfigError> {
 fn present(path: &Path) -> Result<Option<Vec<u8>>, ConfigError> {
     let failed = |source| ConfigError::Read { path: path.to_owned(), source };
     match fs::symlink_metadata(path) {
-        Ok(found) if found.is_file() => fs::read(path).map(Some).map_err(failed),
+        Ok(found) if found.is_file() => reading::bytes_of(path).map(Some).map_err(failed),
         Ok(_) => Err(in_the_way(path.to_owned(), "is no file; nothing is written")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed(error)),

@@ -12,6 +12,7 @@ use crate::hooks::{self, Hook};
 use crate::mcp;
 use crate::permission::{self, Managed};
 use crate::project;
+use crate::reading;
 use crate::skills;
 use crate::trust::Trusted;
 
@@ -437,7 +438,7 @@ fn source(kind: Kind, folder: &Path, stem: &str) -> Result<Source, ConfigError> 
 /// # Errors
 /// [`ConfigError`] with the file and the line of what is wrong.
 pub fn file(path: &Path, environment: &Environment) -> Result<Option<Layer>, ConfigError> {
-    let text = match std::fs::read_to_string(path) {
+    let text = match reading::text_of(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(ConfigError::Read { path: path.to_owned(), source }),
@@ -461,7 +462,7 @@ pub fn file(path: &Path, environment: &Environment) -> Result<Option<Layer>, Con
 
 /// Reads a TOML file as it is; `None` if there is none.
 pub(crate) fn table_of(path: &Path) -> Result<Option<Table>, ConfigError> {
-    let text = match std::fs::read_to_string(path) {
+    let text = match reading::text_of(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(ConfigError::Read { path: path.to_owned(), source }),

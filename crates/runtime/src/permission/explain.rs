@@ -10,6 +10,7 @@ use bowline_llm::ToolCall;
 use super::engine::Engine;
 use super::judgement::Judgement;
 use super::shell::{Run, Word};
+use crate::visible::on_one_line;
 
 /// A call that is made up.
 #[derive(Debug, Clone)]
@@ -93,8 +94,8 @@ fn word(word: &Word) -> String {
 impl fmt::Display for Explained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for program in &self.programs {
-            writeln!(f, "runs      {}", program.text)?;
-            writeln!(f, "  words   {}", program.words.join(" | "))?;
+            writeln!(f, "runs      {}", on_one_line(&program.text))?;
+            writeln!(f, "  words   {}", on_one_line(&program.words.join(" | ")))?;
             for (name, list) in [
                 ("through", &program.through),
                 ("sets", &program.assignments),
@@ -102,17 +103,18 @@ impl fmt::Display for Explained {
                 ("writes", &program.writes),
             ] {
                 if !list.is_empty() {
-                    writeln!(f, "  {name:7} {}", list.join(", "))?;
+                    writeln!(f, "  {name:7} {}", on_one_line(&list.join(", ")))?;
                 }
             }
         }
         for doubt in &self.doubts {
-            writeln!(f, "unknown   {doubt}")?;
+            writeln!(f, "unknown   {}", on_one_line(doubt))?;
         }
         for segment in &self.judgement.segments {
-            writeln!(f, "{:9} {}: {}", segment.decision.as_str(), segment.what, segment.why)?;
+            let what = on_one_line(&segment.what);
+            writeln!(f, "{:9} {what}: {}", segment.decision.as_str(), segment.why)?;
             if let Some(rule) = &segment.allowed_by {
-                writeln!(f, "          --allow '{rule}' allows it")?;
+                writeln!(f, "          --allow '{}' allows it", on_one_line(rule))?;
             }
         }
         writeln!(f, "verdict   {}", self.judgement.decision.as_str())

@@ -1,5 +1,7 @@
 //! The gate: what the rules say of a call before it starts.
 
+use std::path::PathBuf;
+
 use async_trait::async_trait;
 
 use bowline_agent::gate::{Gate, Review, Verdict};
@@ -8,6 +10,7 @@ use bowline_agent::op::{self, Scope};
 use super::engine::Engine;
 use super::judgement::{Decision, Judgement, Why};
 use super::rule::Rule;
+use crate::visible;
 
 #[async_trait]
 impl Gate for Engine {
@@ -44,7 +47,7 @@ fn question(review: &Review<'_>, judgement: &Judgement) -> String {
     let asked = what(review);
     let asks = judgement.segments.iter().filter(|segment| segment.decision == Decision::Ask);
     let reasons = asks.filter_map(|segment| match &segment.why {
-        why @ Why::Rule { .. } => Some(format!("{}: {why}", segment.what)),
+        why @ Why::Rule { .. } => Some(format!("{}: {why}", visible::on_one_line(&segment.what))),
         Why::Mode { because, .. } if segment.what.starts_with("bash") => {
             (because != "it is a command").then(|| because.clone())
         }
@@ -63,15 +66,17 @@ fn what(review: &Review<'_>) -> String {
     let access = review.access;
     let name = &review.call.name;
     if let Some(command) = &access.execute {
-        return format!("run `{command}`?");
+        return format!("run `{}`?", visible::in_lines(command));
     }
     let paths = [&access.writes, &access.reads].into_iter().find(|paths| !paths.is_empty());
     if let Some(paths) = paths {
-        let paths: Vec<_> = paths.paths().iter().map(|path| path.display().to_string()).collect();
+        let shown = |path: &PathBuf| visible::on_one_line(&path.to_string_lossy()).into_owned();
+        let paths: Vec<_> = paths.paths().iter().map(shown).collect();
         return format!("{name} {}?", paths.join(", "));
     }
     if !access.network.is_empty() {
-        return format!("{name}: connect to {}?", access.network.join(", "));
+        let hosts = access.network.join(", ");
+        return format!("{name}: connect to {}?", visible::on_one_line(&hosts));
     }
-    format!("call {name} {}?", review.call.arguments)
+    format!("call {name} {}?", visible::in_lines(&review.call.arguments))
 }

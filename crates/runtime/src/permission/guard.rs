@@ -4,11 +4,12 @@
 //! path that it really has; what a person allowed is allowed for that path and no other.
 
 use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use bowline_llm::CallId;
-use bowline_tools::guard::{Confinement, Guard, Want};
+use bowline_tools::guard::{Confinement, Guard, Reach, Want};
 
 use super::call::{Call, Touch};
 use super::confinement;
@@ -62,14 +63,19 @@ impl Engine {
         }
     }
 
+    /// Tells whether all rules let a host be reached, and name it.
+    fn names_host(&self, host: &str) -> bool {
+        self.policies().all(|policy| policy.names_host(host))
+    }
+
     /// Judges one thing that a call touches; `was_passed` tells whether a person, or the rules, let pass
-    /// exactly this.
+    /// exactly this. Returns whether it was a person.
     fn check_touch(
         &self,
         call: &CallId,
         touch: Touch,
         was_passed: impl Fn(&Pass) -> bool,
-    ) -> Result<(), String> {
+    ) -> Result<bool, String> {
         let passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
         let pass = passed.calls.get(call);
         let tool = pass.map(|pass| pass.tool.clone()).unwrap_or_default();
@@ -77,8 +83,8 @@ impl Engine {
         drop(passed);
         let judgement = self.judge_call(&Call { tool, touches: vec![touch] });
         match judgement.decision {
-            Decision::Allow => Ok(()),
-            Decision::Ask if is_passed => Ok(()),
+            Decision::Allow => Ok(false),
+            Decision::Ask if is_passed => Ok(true),
             Decision::Ask | Decision::Deny => Err(format!("denied: {}", judgement.reason())),
         }
     }
@@ -92,16 +98,26 @@ impl Guard for Engine {
             Want::Write => Touch::Write(seen),
         };
         let is_same = |other: &PathBuf| other == path;
-        self.check_touch(call, touch, |pass| match want {
+        let checked = self.check_touch(call, touch, |pass| match want {
             // Who may write a file may read it first.
             Want::Read => pass.reads.iter().chain(&pass.writes).any(is_same),
             Want::Write => pass.writes.iter().any(is_same),
-        })
+        });
+        checked.map(drop)
     }
 
-    fn check_host(&self, call: &CallId, host: &str) -> Result<(), String> {
+    fn check_host(&self, call: &CallId, host: &str) -> Result<Reach, String> {
         let touch = Touch::Host(host.to_owned());
-        self.check_touch(call, touch, |pass| pass.hosts.iter().any(|other| other == host))
+        let was_passed = |pass: &Pass| pass.hosts.iter().any(|other| other == host);
+        let by_person = self.check_touch(call, touch, was_passed)?;
+        match by_person || self.names_host(host) {
+            true => Ok(Reach::Named),
+            false => Ok(Reach::Public),
+        }
+    }
+
+    fn names(&self, ip: IpAddr) -> bool {
+        self.names_host(&ip.to_string())
     }
 
     fn confinement(&self, _: &CallId, command: &str) -> Result<Option<Confinement>, String> {

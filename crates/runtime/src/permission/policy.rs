@@ -346,6 +346,18 @@ impl Policy {
         })
     }
 
+    /// Tells whether a host may be reached, and is named by a rule or by the sandbox as just this host.
+    pub(super) fn names_host(&self, host: &str) -> bool {
+        let allows =
+            |rule: &Rule| matches!(&rule.about, About::Host(Some(known)) if known.is(host));
+        let allowed = self.entries.iter().filter(|entry| entry.decision == Decision::Allow);
+        let is_named = allowed.map(|entry| &entry.rule).any(allows)
+            || self.approvals.rules().iter().any(allows)
+            || self.sandbox.hosts.iter().flatten().any(|known| known.is(host));
+        let decided = || self.decide("fetch", &Touch::Host(host.to_owned()));
+        is_named && decided().is_some_and(|(decision, _)| decision == Decision::Allow)
+    }
+
     /// Tells whether the sandbox lets a host be reached.
     fn reaches(&self, host: &str) -> bool {
         let mut hosts = self.sandbox.hosts.iter().flatten();

@@ -218,6 +218,11 @@ impl Host {
         }
     }
 
+    /// Tells whether this is the name of just one host, and of which.
+    pub(super) fn is(&self, host: &str) -> bool {
+        !self.is_under && self.fits(host)
+    }
+
     /// Returns it as a confinement names hosts.
     pub(super) fn name(&self) -> String {
         if self.is_under { format!("*.{}", self.host) } else { self.host.clone() }

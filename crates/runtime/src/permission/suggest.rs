@@ -11,6 +11,7 @@ use super::command::{base, is_raising};
 use super::places::Places;
 use super::rule::{About, Rule};
 use super::shell::{Run, Word};
+use crate::reading;
 
 /// Programs that run whatever they are told: a rule that allows them allows everything.
 const RUN_ANYTHING: [&str; 50] = [
@@ -218,7 +219,7 @@ pub fn remember(rule: &Rule, file: &Path) -> Result<(), String> {
     }
     let cannot =
         |error: std::io::Error| format!("cannot keep the rule in {}: {error}", file.display());
-    let text = match std::fs::read_to_string(file) {
+    let text = match reading::text_of(file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(cannot(error)),

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue, LOCATION};
@@ -12,6 +13,7 @@ use bowline_llm::http;
 
 use super::FetchConfig;
 use super::guard::{Guard, Refused};
+use crate::guard::{self, Reach};
 
 /// How many redirects are followed.
 const MAX_REDIRECTS: usize = 5;
@@ -36,11 +38,12 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    pub(crate) fn new(config: FetchConfig) -> Self {
+    /// Makes clients; `rules` know the addresses that are named although they are not public.
+    pub(crate) fn new(config: FetchConfig, rules: Arc<dyn guard::Guard>) -> Self {
         let proxies = [&config.proxy.http, &config.proxy.https].into_iter().flatten();
         let urls = proxies.filter_map(|proxy| Url::parse(proxy.expose()).ok());
         let hosts = urls.filter_map(|url| url.host_str().map(str::to_owned)).collect();
-        let guard = Guard::new(config.allowed.clone(), hosts);
+        let guard = Guard::new(config.allowed.clone(), hosts, rules);
         let clients = http::Clients::new(&config.proxy);
         Self { config, guard, clients }
     }
@@ -49,21 +52,21 @@ impl Clients {
     pub(crate) async fn get(
         &self,
         mut url: Url,
-        may_ask: impl Fn(&str) -> Result<(), String>,
+        may_ask: impl Fn(&str) -> Result<Reach, String>,
     ) -> Result<(Response, bool), ToolError> {
         for redirects in 0..=MAX_REDIRECTS {
-            may_ask(url.host_str().unwrap_or_default()).map_err(ToolError::Failed)?;
-            let response = self.send(Request::get(url)).await?;
+            let reach = may_ask(url.host_str().unwrap_or_default()).map_err(ToolError::Failed)?;
+            let response = self.send(Request::get(url), reach).await?;
             let Some(next) = redirection(&response) else { return Ok((response, redirects > 0)) };
             url = next;
         }
         Err(ToolError::Failed(format!("more than {MAX_REDIRECTS} redirects; the last is to {url}")))
     }
 
-    /// Sends one request, to where it may go.
-    pub(crate) async fn send(&self, request: Request) -> Result<Response, ToolError> {
+    /// Sends one request, to where it may go: `reach` is what was said of its host.
+    pub(crate) async fn send(&self, request: Request, reach: Reach) -> Result<Response, ToolError> {
         let Request { method, url, headers, body } = request;
-        let checked = self.guard.check(&url).await;
+        let checked = self.guard.check(&url, reach).await;
         checked.map_err(|why| ToolError::Failed(format!("{url}: {why}")))?;
         let mut request = self.client(&url)?.request(method, url).headers(headers);
         if let Some(body) = body {

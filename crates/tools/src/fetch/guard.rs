@@ -7,6 +7,8 @@ use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::net::lookup_host;
 
+use crate::guard::{self, Reach};
+
 /// Azure's way into the host of a virtual machine: public by its number only.
 const WIRE_SERVER: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
 
@@ -14,6 +16,8 @@ const WIRE_SERVER: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
 #[derive(Debug, Clone)]
 pub(super) struct Guard {
     allowed: Arc<[String]>,
+    /// Knows the addresses that are named although they are not public.
+    rules: Arc<dyn guard::Guard>,
     // The hosts of proxies; only connections to the proxies ask for them.
     proxies: Arc<[String]>,
 }
@@ -25,20 +29,28 @@ pub(super) enum Refused {
     Scheme,
     #[error("addresses with a user or password are not fetched")]
     Credentials,
-    #[error("refused: {0} is not a public address; use bash if the user wants this")]
+    #[error(
+        "refused: {0} is not a public address; a rule that names it allows it: --allow 'net({0})'"
+    )]
     Address(IpAddr),
+    #[error("refused: localhost is not a public address; --allow 'net(localhost)' allows it")]
+    Localhost,
 }
 
 impl Guard {
-    pub(super) fn new(allowed: Vec<String>, proxies: Vec<String>) -> Self {
-        Self { allowed: allowed.into(), proxies: proxies.into() }
+    pub(super) fn new(
+        allowed: Vec<String>,
+        proxies: Vec<String>,
+        rules: Arc<dyn guard::Guard>,
+    ) -> Self {
+        Self { allowed: allowed.into(), proxies: proxies.into(), rules }
     }
 
     /// Checks what can be seen before there is a connection.
     ///
     /// Addresses given as numbers are never resolved, so they are checked here. Names are only if
     /// there are proxies, since then it may be the proxy that resolves them.
-    pub(super) async fn check(&self, url: &Url) -> Result<(), Refused> {
+    pub(super) async fn check(&self, url: &Url, reach: Reach) -> Result<(), Refused> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Refused::Scheme);
         }
@@ -52,7 +64,11 @@ impl Guard {
         }
         let number = host.trim_matches(['[', ']']).parse::<IpAddr>();
         let addresses: Vec<IpAddr> = match number {
+            Ok(_) if reach == Reach::Named => Vec::new(),
             Ok(ip) => vec![ip],
+            Err(_) if is_localhost(host) => {
+                return if reach == Reach::Named { Ok(()) } else { Err(Refused::Localhost) };
+            }
             Err(_) if self.proxies.is_empty() => Vec::new(),
             // A name that is unknown here may be known to the proxy.
             Err(_) => {
@@ -60,7 +76,16 @@ impl Guard {
                 found.into_iter().flatten().map(|address| address.ip()).collect()
             }
         };
-        check_all(addresses)
+        self.check_all(addresses)
+    }
+
+    /// One address that may not be reached is enough: nobody mixes them for a good reason.
+    fn check_all(&self, addresses: impl IntoIterator<Item = IpAddr>) -> Result<(), Refused> {
+        let mut addresses = addresses.into_iter();
+        match addresses.find(|ip| !is_public(*ip) && !self.rules.names(*ip)) {
+            Some(ip) => Err(Refused::Address(ip)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -68,11 +93,15 @@ impl Resolve for Guard {
     fn resolve(&self, name: Name) -> Resolving {
         let name = name.as_str();
         let is_free = is_among(&self.allowed, name) || is_among(&self.proxies, name);
-        let name = name.to_owned();
+        let (guard, name) = (self.clone(), name.to_owned());
         Box::pin(async move {
             let addresses: Vec<SocketAddr> = lookup_host((name.as_str(), 0)).await?.collect();
-            if !is_free {
-                check_all(addresses.iter().map(SocketAddr::ip))?;
+            let ips = addresses.iter().map(SocketAddr::ip);
+            if !is_free && is_localhost(&name) {
+                // Whether it may be reached was asked before. It means this machine and nothing else.
+                guard.check_all(ips.filter(|ip| !ip.is_loopback()))?;
+            } else if !is_free {
+                guard.check_all(ips)?;
             }
             let addresses: Addrs = Box::new(addresses.into_iter());
             Ok(addresses)
@@ -88,12 +117,9 @@ fn is_among(hosts: &[String], host: &str) -> bool {
     hosts.iter().any(|known| bare(known) == bare(host))
 }
 
-/// One address that is not public is enough: nobody mixes them for a good reason.
-fn check_all(addresses: impl IntoIterator<Item = IpAddr>) -> Result<(), Refused> {
-    match addresses.into_iter().find(|ip| !is_public(*ip)) {
-        Some(ip) => Err(Refused::Address(ip)),
-        None => Ok(()),
-    }
+/// Tells whether a host is this machine by the one name that nobody else can give to another.
+pub(crate) fn is_localhost(host: &str) -> bool {
+    host.strip_suffix('.').unwrap_or(host).eq_ignore_ascii_case("localhost")
 }
 
 /// Tells whether an address belongs to the public internet.

@@ -42,7 +42,7 @@ impl Spot {
     ) -> Result<Self, ToolError> {
         let allowed = |path: &Path| workspace.guard.check(&cx.call, path, Want::Write);
         let shown = workspace.shown(path);
-        match Self::find(path, |path| allowed(path).map_err(io::Error::other)) {
+        match Self::find(&target(path), |path| allowed(path).map_err(io::Error::other)) {
             Ok(spot) => Ok(spot),
             // What the guard says stands by itself.
             Err(error) if error.kind() == io::ErrorKind::Other => {
@@ -52,7 +52,8 @@ impl Spot {
         }
     }
 
-    /// Finds the place of a file of bowline's own.
+    /// Finds the place of a file of bowline's own. A link that somebody has put there is not followed: it
+    /// is what is replaced.
     ///
     /// # Errors
     /// If it cannot be reached.
@@ -61,7 +62,6 @@ impl Spot {
     }
 
     fn find(path: &Path, allowed: impl Fn(&Path) -> io::Result<()>) -> io::Result<Self> {
-        let path = target(path);
         let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "that is no name of a file");
         let name = path.file_name().ok_or_else(no_name)?.to_owned();
         let mut missing = Vec::new();

@@ -190,3 +190,61 @@ async fn a_commit_runs_its_hooks_and_asks_for_no_editor() {
     let prepared = tool.prepare(r#"{"message":"x","files":["a.txt"]}"#).unwrap();
     assert_eq!(prepared.access.execute.as_deref(), Some("git commit -m \"x\" a.txt"));
 }
+
+#[tokio::test]
+async fn filters_that_only_the_repository_names_are_not_run() {
+    let repository = Repository::new();
+    let (trap, sprung) = repository.trap();
+    // A name may hold anything but an end of a line.
+    for name in ["trap", "a=b.c d", "Ünder"] {
+        for kind in ["clean", "smudge", "process"] {
+            repository.git(&["config", &format!("filter.{name}.{kind}"), &trap]);
+        }
+        repository.git(&["config", &format!("filter.{name}.required"), "true"]);
+    }
+    let more = repository.0.root.path().join("more");
+    std::fs::write(&more, format!("[filter \"included\"]\nprocess = {trap}\n")).unwrap();
+    repository.git(&["config", "include.path", more.to_str().unwrap()]);
+    repository.git(&["config", "extensions.worktreeConfig", "true"]);
+    repository.git(&["config", "--worktree", "filter.worktree.process", &trap]);
+    for filter in ["trap", "included", "worktree"] {
+        repository.0.put(".gitattributes", format!("*.txt filter={filter}\n"));
+        repository.0.put("a.txt", format!("{filter}\n"));
+        let status = GitStatus(repository.0.workspace.clone());
+        assert!(repository.call(status, json!({})).await.unwrap().contains("a.txt"));
+        assert!(repository.diff(json!({})).await.unwrap().contains("-one\n+"), "{filter}");
+        assert!(!sprung(), "{filter}");
+    }
+    // What the user has configured for all repositories is the user's.
+    repository.git(&["config", "--global", "filter.mine.clean", &trap]);
+    repository.0.put(".gitattributes", "*.txt filter=mine\n");
+    repository.diff(json!({})).await.unwrap();
+    assert!(sprung());
+}
+
+#[tokio::test]
+async fn nothing_of_a_submodule_is_run() {
+    let repository = Repository::new();
+    let (trap, sprung) = repository.trap();
+    let inner = Repository::new();
+    let origin = inner.0.workspace.cwd.to_str().unwrap();
+    repository.git(&[
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "--quiet",
+        "add",
+        origin,
+        "sub",
+    ]);
+    repository.git(&["commit", "--quiet", "--message=sub"]);
+    for key in ["filter.trap.process", "filter.trap.clean", "core.fsmonitor", "diff.external"] {
+        repository.git(&["-C", "sub", "config", key, &trap]);
+    }
+    repository.0.put("sub/.gitattributes", "* filter=trap\n");
+    repository.0.put("sub/a.txt", "two\n");
+    let status = GitStatus(repository.0.workspace.clone());
+    repository.call(status, json!({})).await.unwrap();
+    repository.diff(json!({})).await.unwrap();
+    assert!(!sprung());
+}

@@ -2,6 +2,7 @@
 //! whatever links, nothing outside is seen or changed.
 
 use std::fs;
+use std::net::IpAddr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bowline_agent::tool::{DynTool, ToolError};
 use bowline_llm::CallId;
-use bowline_tools::guard::{Confinement, Guard, Want};
+use bowline_tools::guard::{Confinement, Guard, Reach, Want};
 use bowline_tools::{ApplyPatch, Edit, Grep, List, Read, Write};
 use pretty_assertions::assert_eq;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -29,8 +30,12 @@ impl Guard for Inside {
         }
     }
 
-    fn check_host(&self, _: &CallId, host: &str) -> Result<(), String> {
+    fn check_host(&self, _: &CallId, host: &str) -> Result<Reach, String> {
         Err(format!("{host} is outside"))
+    }
+
+    fn names(&self, _: IpAddr) -> bool {
+        false
     }
 
     fn confinement(&self, _: &CallId, _: &str) -> Result<Option<Confinement>, String> {

@@ -126,3 +126,44 @@ async fn the_notes_of_a_session_are_with_the_session() {
     desk.call(WriteNote(place), json!({ "name": "x", "content": "y" })).await.unwrap();
     assert!(desk.root.path().join("session/notes/x.md").is_file());
 }
+
+#[tokio::test]
+async fn a_link_among_the_notes_leads_nowhere() {
+    let mut desk = Desk::new();
+    become_agent(&mut desk, "planner");
+    let outside = desk.workspace.cwd.with_file_name("outside");
+    std::fs::write(&outside, "hidden words\n").unwrap();
+    desk.put(".bowline/notes/mine.md", "x");
+    for (name, target) in [("link", outside.clone()), ("new", outside.with_file_name("made"))] {
+        std::os::unix::fs::symlink(target, desk.path(&format!(".bowline/notes/{name}.md")))
+            .unwrap();
+    }
+    let read = async |name: &str| desk.call(ReadNote(place(&desk)), json!({ "name": name })).await;
+    assert!(failure(read("link").await).contains("it is a link"));
+    for name in ["link", "new"] {
+        assert!(failure(write(&desk, name, "mine").await).contains("it is a link"), "{name}");
+    }
+    let listed = desk.call(ListNotes(place(&desk)), json!({})).await.unwrap();
+    assert_eq!(listed, "- mine: x — author unknown");
+    assert_eq!(std::fs::read_to_string(&outside).unwrap(), "hidden words\n");
+    assert!(!outside.with_file_name("made").exists());
+}
+
+#[tokio::test]
+async fn a_pipe_or_an_endless_file_among_the_notes_is_not_waited_for() {
+    let mut desk = Desk::new();
+    become_agent(&mut desk, "planner");
+    desk.put(".bowline/notes/mine.md", "x");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    for pipe in ["pipe.md", ".lock"] {
+        let path = desk.path(&format!(".bowline/notes/{pipe}"));
+        rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    }
+    std::fs::File::create(desk.path(".bowline/notes/huge.md")).unwrap().set_len(1 << 40).unwrap();
+    let listed = desk.call(ListNotes(place(&desk)), json!({})).await.unwrap();
+    assert_eq!(listed, "- mine: x — author unknown");
+    let read = async |name: &str| desk.call(ReadNote(place(&desk)), json!({ "name": name })).await;
+    assert!(failure(read("pipe").await).contains("it is no file"));
+    assert!(failure(read("huge").await).contains("it has more than 4 MiB"));
+    assert!(failure(write(&desk, "other", "mine").await).contains("cannot write to"));
+}

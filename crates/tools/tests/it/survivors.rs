@@ -7,7 +7,7 @@ use std::time::Duration;
 use bowline_agent::id::SystemSource;
 use bowline_agent::tool::{DynTool, Recovery, ToolContext, ToolError};
 use bowline_llm::CallId;
-use bowline_tools::guard::{Confinement, Guard, Network, Want};
+use bowline_tools::guard::{Confinement, Guard, Network, Reach, Want};
 use bowline_tools::process::{Helper, Processes, Survivor};
 use bowline_tools::{Bash, Job, Jobs};
 use pretty_assertions::assert_eq;
@@ -256,8 +256,12 @@ impl Guard for Confines {
         Ok(())
     }
 
-    fn check_host(&self, _: &CallId, _: &str) -> Result<(), String> {
-        Ok(())
+    fn check_host(&self, _: &CallId, _: &str) -> Result<Reach, String> {
+        Ok(Reach::Public)
+    }
+
+    fn names(&self, _: std::net::IpAddr) -> bool {
+        false
     }
 
     fn confinement(&self, _: &CallId, _: &str) -> Result<Option<Confinement>, String> {

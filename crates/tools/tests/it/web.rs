@@ -1,11 +1,14 @@
 //! Fetching from a server in the test.
 
+use std::net::IpAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bowline_agent::tool::{Access, DynTool, Recovery, ToolError};
-use bowline_llm::Secret;
 use bowline_llm::http::Proxy;
+use bowline_llm::{CallId, Secret};
+use bowline_tools::guard::{Confinement, Guard, Reach, Want};
 use bowline_tools::{Fetch, FetchConfig};
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -214,6 +217,122 @@ async fn only_public_addresses_are_reached() {
     for url in ["file:///etc/passwd", "ftp://a.example/", "data:text/plain,x", "a.example", ""] {
         let text = failure(Desk::new().call(Fetch::default(), json!({ "url": url })).await);
         assert!(text.contains("only http and https") || text.contains("no address"), "{text}");
+    }
+    assert_eq!(server.heads(), [""; 0]);
+}
+
+/// Rules that let every host be talked to, and name some.
+#[derive(Debug)]
+struct Naming(&'static [&'static str]);
+
+impl Guard for Naming {
+    fn check(&self, _: &CallId, _: &Path, _: Want) -> Result<(), String> {
+        Err("no files".to_owned())
+    }
+
+    fn check_host(&self, _: &CallId, host: &str) -> Result<Reach, String> {
+        Ok(if self.0.contains(&host) { Reach::Named } else { Reach::Public })
+    }
+
+    fn names(&self, ip: IpAddr) -> bool {
+        self.0.contains(&ip.to_string().as_str())
+    }
+
+    fn confinement(&self, _: &CallId, _: &str) -> Result<Option<Confinement>, String> {
+        Err("no commands".to_owned())
+    }
+}
+
+#[tokio::test]
+async fn what_a_rule_names_is_reached_and_nothing_beside_it() {
+    let server = Server::start().await;
+    let port = server.port;
+    let get = async |named: &'static [&'static str], url: String| {
+        let fetch = Fetch::guarded(FetchConfig::default(), Arc::new(Naming(named)));
+        Desk::new().call(fetch, json!({ "url": url })).await
+    };
+    let address = server.url("/json");
+    let localhost = format!("http://localhost:{port}/json");
+    assert!(get(&["127.0.0.1"], address.clone()).await.unwrap().contains("{ \"a\": [1] }"));
+    // Nobody but this machine has the name.
+    assert!(get(&["localhost"], localhost.clone()).await.unwrap().contains("{ \"a\": [1] }"));
+    assert_eq!(server.heads().len(), 2);
+    let refused = [
+        (&["localhost"][..], address.clone()),
+        (&["127.0.0.1"], localhost),
+        (&["127.0.0.2"], address.clone()),
+        (&["127.0.0.1"], server.url("/inner")),
+    ];
+    for (named, url) in refused {
+        let text = failure(get(named, url.clone()).await);
+        assert!(text.contains("is not a public address"), "{url}: {text}");
+    }
+    // The redirect was asked for, and not followed.
+    assert_eq!(server.heads().len(), 3);
+    let why = failure(get(&[], address).await);
+    assert!(why.ends_with("a rule that names it allows it: --allow 'net(127.0.0.1)'"), "{why}");
+}
+
+#[tokio::test]
+async fn no_spelling_of_a_private_address_is_reached() {
+    let server = Server::start().await;
+    let hosts = [
+        "127.1",
+        "127.0.1",
+        "0177.0.0.1",
+        "0x7f000001",
+        "0x7F.0x0.0x0.0x1",
+        "017700000001",
+        "127.0.0.1.",
+        "0",
+        "0.0.0.0",
+        "%31%32%37.0.0.1",
+        "127%2e0%2e0%2e1",
+        "１２７.０.０.１",
+        "①②⑦.⓪.⓪.①",
+        "127。0。0。1",
+        "127．0．0．1",
+        "127｡0｡0｡1",
+        "LOCALHOST",
+        "localhost.",
+        "ⓛⓞⓒⓐⓛⓗⓞⓢⓣ",
+        "loc\u{ad}alhost",
+        "[::1]",
+        "[::]",
+        "[0:0:0:0:0:0:0:1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[::127.0.0.1]",
+        "[64:ff9b::127.0.0.1]",
+        "[64:ff9b:1::7f00:1]",
+        "[2002:7f00:1::]",
+        "[2001:0:4136:e378:8000:63bf:80ff:fffe]",
+        "[fe80::1]",
+        "[fe80::1%25eth0]",
+        "[fec0::1]",
+        "[fd00:ec2::254]",
+        "[5f00::1]",
+        "100.100.100.200",
+        "169.254.169.254",
+        "2852039166",
+        "0xA9FEA9FE",
+        "192.0.0.192",
+        "168.63.129.16",
+        "255.255.255.255",
+        "example.com@127.0.0.1",
+        "example.com:80@127.0.0.1",
+        "example.com%40127.0.0.1",
+        "\\127.0.0.1",
+        "127.0.0.1\\@example.com",
+        "127.0.0.1%00.example.com",
+    ];
+    for host in hosts {
+        // Behind an address that has a port of its own none stands.
+        for url in [format!("http://{host}:{}/json", server.port), format!("HTTP:{host}")] {
+            let text = failure(Desk::new().call(Fetch::default(), json!({ "url": url })).await);
+            let why = ["is not a public address", "is no address", "user or password"];
+            assert!(why.iter().any(|why| text.contains(why)), "{url}: {text}");
+        }
     }
     assert_eq!(server.heads(), [""; 0]);
 }

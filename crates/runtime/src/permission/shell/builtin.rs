@@ -45,7 +45,7 @@ pub(super) fn look(found: &mut Found, name: &str, run: &Run, is_plain: bool) -> 
         "printf" => print(found, operands, &run.text),
         "test" | "[" => test(found, operands),
         "unset" => unset(operands),
-        "wait" if operands.iter().any(|word| word.starts().contains('[')) => unset(operands),
+        "wait" => set_by_wait(operands),
         "let" => Seen::doubt("arithmetic runs commands in the text that it reads"),
         "hash" if operands.iter().any(Word::may_be_option) => {
             Seen::doubt("it changes which programs are found")
@@ -243,8 +243,22 @@ fn test(found: &mut Found, operands: &[Word]) -> Seen {
 }
 
 /// The subscript of a variable's name is run.
+/// Reads `wait`: `wait -p NAME` sets a variable to the number of a process.
+fn set_by_wait(operands: &[Word]) -> Seen {
+    let number = Word::Known("1".to_owned());
+    let is_steering =
+        |word: &Word| word.known().is_some_and(|name| variable::steers(name, &number));
+    match operands.iter().any(is_steering) {
+        true => Seen::doubt("it sets a variable that steers commands"),
+        false => unset(operands),
+    }
+}
+
 fn unset(operands: &[Word]) -> Seen {
     let is_plain = |word: &Word| word.known().is_some_and(|name| !name.contains('['));
+    if operands.iter().any(|word| word.known() == Some("PATH")) {
+        return Seen::doubt("without PATH programs are found in the working folder");
+    }
     if operands.iter().all(is_plain) {
         return Seen::itself();
     }

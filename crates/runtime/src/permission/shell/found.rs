@@ -73,10 +73,13 @@ impl Found {
         }
     }
 
-    /// Notes that arithmetic reads a variable.
+    /// Notes that arithmetic reads or sets a variable.
     pub(super) fn reckon(&mut self, name: &str, text: &str) {
         if variable::is_set_by_shell(name) {
             self.doubt("arithmetic runs commands in the text that it reads", text);
+        } else if variable::steers(name, &Word::Known("1".to_owned())) {
+            // `1` is a folder like any other.
+            self.doubt("arithmetic sets a variable that steers commands", text);
         } else {
             self.reckoned.insert(name.to_owned());
         }

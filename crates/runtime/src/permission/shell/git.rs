@@ -71,7 +71,19 @@ const RUNNING: &[&str] = &[
     "svn",
     "p4",
     "cvsserver",
+    "cvsimport",
+    "cvsexportcommit",
     "fast-import",
+    "submodule--helper",
+    "merge-index",
+    "merge-octopus",
+    "remote-ext",
+    "remote-fd",
+    "filter-repo",
+    "upload-archive",
+    "imap-send",
+    "fsmonitor--daemon",
+    "scalar",
 ];
 
 /// Those of them that run nothing.

@@ -138,6 +138,51 @@ const LAUNCHERS: &[&str] = &[
     "ssh-agent",
     "gpg-agent",
     "scriptlive",
+    "setarch",
+    "tini",
+    "dumb-init",
+    "caffeinate",
+    "flatpak",
+    "flatpak-spawn",
+    "toolbox",
+    "distrobox",
+    "distrobox-enter",
+    "ifne",
+    "pee",
+    "heaptrack",
+    "trace-cmd",
+    "bpftrace",
+    "mpirun",
+    "mpiexec",
+    "srun",
+    "daemon",
+    "machinectl",
+    "systemd-inhibit",
+    "systemd-cat",
+    "systemd-nspawn",
+    "lxc-execute",
+    "lxc-attach",
+    "with-contenv",
+    "pkgx",
+    "xdotool",
+    "timelimit",
+    "concurrently",
+    "retry",
+    "mispipe",
+    "softlimit",
+    "setlock",
+    "envdir",
+    "envuidgid",
+    "gtimeout",
+    "gnice",
+    "gnohup",
+    "genv",
+    "gstdbuf",
+    "gchroot",
+    "gtime",
+    "gxargs",
+    "xinit",
+    "startx",
 ];
 
 /// Options that run a program: long ones, with which also their abbreviations are meant, and
@@ -223,7 +268,10 @@ const LAUNCHING: &[Launching] = &[
         starts: &[],
     },
     Launching { names: &["journalctl", "systemctl", "loginctl"], long: &[], starts: &["edit"] },
-    Launching { names: &["bat", "delta", "batcat"], long: &["pager"], starts: &[] },
+    Launching { names: &["bat", "delta", "batcat", "ag"], long: &["pager"], starts: &[] },
+    Launching { names: &["just"], long: &["command", "shell", "chooser"], starts: &["-c"] },
+    Launching { names: &["apt", "apt-get", "aptitude"], long: &["option"], starts: &["-o"] },
+    Launching { names: &["podman", "buildah"], long: &[], starts: &["unshare"] },
 ];
 
 /// Reads a program that may run others. `None` if it does not.
@@ -289,10 +337,15 @@ fn runner(name: &str, words: &[Word]) -> Option<Seen> {
     let verb = words.get(1).and_then(Word::known)?;
     let runs = match name {
         "uv" | "poetry" | "pipenv" | "pdm" | "rye" | "hatch" => verb == "run",
-        "bundle" | "pnpm" | "yarn" => verb == "exec",
+        "bundle" | "npm" | "pnpm" | "yarn" => verb == "exec" || name == "npm" && verb == "x",
         _ => false,
     };
     let rest = words.get(2..).unwrap_or_default();
+    // Behind it stands the program, and nothing that is an option.
+    let rest = match rest.split_first() {
+        Some((Word::Known(first), rest)) if first == "--" => rest,
+        _ => rest,
+    };
     match rest.first() {
         Some(first) if runs && first.may_be_option() => Some(Seen::doubt(BY_OPTION)),
         Some(_) if runs => Some(Seen::command(rest.to_vec(), Vec::new()).and_itself()),

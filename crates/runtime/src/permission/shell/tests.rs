@@ -4,6 +4,7 @@ mod bash;
 mod laws;
 mod ordinary;
 mod smuggled;
+mod steered;
 
 use super::Script;
 

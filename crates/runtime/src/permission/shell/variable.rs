@@ -40,6 +40,7 @@ const STEERING: &[&str] = &[
     "MAKEFLAGS",
     "GNUMAKEFLAGS",
     "MAKEFILES",
+    "CARGO",
     "RUSTC",
     "RUSTDOC",
     "RUSTFLAGS",

@@ -216,14 +216,24 @@ async fn hosts_on_the_list_are_reached_by_the_proxy_and_nothing_else_is() {
 }
 
 #[tokio::test]
-async fn a_name_on_the_list_does_not_open_a_private_address() {
+async fn localhost_is_the_machine_if_it_is_said() {
     let port = server().await;
+    let ask = |host: &str| {
+        format!(
+            "import socket{ASK}\nprint(ask('GET http://{host}:{port}/ HTTP/1.1\\r\\n\\r\\n')[1])"
+        )
+    };
     let cell = Cell::new().network(Network::Hosts(vec!["localhost".to_owned()]));
-    let script = format!(
-        "import socket{ASK}\nprint(ask('GET http://localhost:{port}/ HTTP/1.1\\r\\n\\r\\n')[1])"
-    );
-    let told = cell.python(&script).await;
-    assert!(told.is_done().contains("is not a public address"), "{told:?}");
+    for host in ["localhost", "LOCALHOST."] {
+        let told = cell.python(&ask(host)).await;
+        assert!(told.is_done().ends_with("GET / HTTP/1.1"), "{host}: {told:?}");
+    }
+    // The name was said, and not the address.
+    let told = cell.python(&ask("127.0.0.1")).await;
+    assert!(told.is_done().contains("net(127.0.0.1)"), "{told:?}");
+    let cell = Cell::new().network(Network::Hosts(vec!["*.localhost".to_owned()]));
+    let told = cell.python(&ask("localhost")).await;
+    assert!(told.is_done().contains("net(localhost)"), "{told:?}");
 }
 
 #[tokio::test]

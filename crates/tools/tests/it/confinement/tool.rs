@@ -1,9 +1,10 @@
 //! The tools, when a guard confines what they run.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bowline_llm::CallId;
-use bowline_tools::guard::{Confinement, Guard, Network, Want};
+use bowline_tools::guard::{Confinement, Guard, Network, Reach, Want};
 use bowline_tools::{Bash, GitStatus};
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -19,8 +20,12 @@ impl Guard for Confines {
         Ok(())
     }
 
-    fn check_host(&self, _: &CallId, _: &str) -> Result<(), String> {
-        Ok(())
+    fn check_host(&self, _: &CallId, _: &str) -> Result<Reach, String> {
+        Ok(Reach::Public)
+    }
+
+    fn names(&self, _: IpAddr) -> bool {
+        false
     }
 
     fn confinement(&self, _: &CallId, command: &str) -> Result<Option<Confinement>, String> {

@@ -414,7 +414,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// Whether `evil` is among the programs or the files that are written, or there is a doubt.
-fn is_seen(line: &str) -> bool {
+pub(super) fn is_seen(line: &str) -> bool {
     let script = read(line);
     let is_evil = |word: &Word| word.known().is_some_and(|text| text == "evil");
     !script.doubts.is_empty()
