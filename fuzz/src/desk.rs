@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use bowline_agent::id::SystemSource;
 use bowline_agent::tool::{DynTool, ToolContext, ToolError, ToolOutput};
 use bowline_llm::{CallId, text_of};
-use bowline_tools::guard::{Confinement, Guard, Want};
+use bowline_tools::guard::{Confinement, Guard, Reach, Want};
 use bowline_tools::process::{Helper, Processes};
 use bowline_tools::{Environment, Workspace};
 use tempfile::TempDir;
@@ -27,8 +28,12 @@ impl Guard for Within {
         path.starts_with(&self.0).then_some(()).ok_or_else(|| "outside".to_owned())
     }
 
-    fn check_host(&self, _: &CallId, _: &str) -> Result<(), String> {
+    fn check_host(&self, _: &CallId, _: &str) -> Result<Reach, String> {
         Err("outside".to_owned())
+    }
+
+    fn names(&self, _: IpAddr) -> bool {
+        false
     }
 
     fn confinement(&self, _: &CallId, _: &str) -> Result<Option<Confinement>, String> {
