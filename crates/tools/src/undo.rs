@@ -22,6 +22,7 @@ mod store;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bowline_agent::id::{AgentId, EntryId};
 use bowline_llm::CallId;
@@ -63,11 +64,13 @@ pub struct Limits {
     pub file_bytes: u64,
     /// More bytes that are new at once are not recorded.
     pub bytes: u64,
+    /// How long one look at the project may take: it may hold pipes in the place of files, which end never.
+    pub time: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { files: 200_000, file_bytes: 50 << 20, bytes: 2 << 30 }
+        Self { files: 200_000, file_bytes: 50 << 20, bytes: 2 << 30, time: Duration::from_secs(30) }
     }
 }
 
@@ -150,7 +153,7 @@ impl Undo {
     pub fn open(session: &Path, place: &Place) -> Result<Self, UndoError> {
         let folder = session.join(STORE);
         let _lock = FolderLock::take(&folder).map_err(UndoError::file(&folder))?;
-        let git = Git::new(&place.git, &place.root, &folder);
+        let git = Git::new(&place.git, &place.root, &folder, place.limits.time);
         let journal = Journal::open(&folder)?;
         match journal.root() {
             Some(root) if root == place.root => {}
@@ -178,7 +181,7 @@ impl Undo {
         let folder = session.join(STORE);
         let journal = Journal::open(&folder)?;
         let Some(root) = journal.root().map(Path::to_path_buf) else { return Ok(None) };
-        let git = Git::new(git, &root, &folder);
+        let git = Git::new(git, &root, &folder, Limits::default().time);
         Ok(Some(Self::with(git, journal, folder, Limits::default())))
     }
 

@@ -12,13 +12,15 @@ use super::support::Home;
 use super::{calls, told};
 
 /// The files that are read when bowline starts, and by its tools.
-const FILES: [&str; 17] = [
+const FILES: [&str; 19] = [
     ".bowline/config.toml",
     ".bowline/config.local.toml",
     ".bowline/agents/x.md",
     ".bowline/notes/x.md",
     ".bowline/notes/.lock",
     ".claude/agents/x.md",
+    ".claude/settings.json",
+    ".claude/settings.local.json",
     ".opencode/agent/x.md",
     ".agents/skills/x/SKILL.md",
     ".claude/skills/x/SKILL.md",

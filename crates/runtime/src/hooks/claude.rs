@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::config::{Event, Matcher, a_minute};
 use crate::config::Mode;
+use crate::reading::text_of;
 
 /// What of a file of settings is about hooks.
 #[derive(Debug, Default, Deserialize)]
@@ -64,7 +65,7 @@ pub(super) struct File {
 /// Reads a file of settings; `None` if there is none. It is another program's: what cannot be used is
 /// said and left out.
 pub(super) fn read(path: &Path) -> Option<File> {
-    let text = match std::fs::read_to_string(path) {
+    let text = match text_of(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
         Err(error) => {

@@ -4,13 +4,21 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 use bowline_agent::journal::JournalError;
 
 use super::place::{Place, failed, is_absent, open_to_append};
+
+/// How long to wait for a lock whose holder is dead.
+const MOMENT: Duration = Duration::from_secs(2);
+
+/// How long to wait before trying again.
+const BETWEEN_TRIES: Duration = Duration::from_millis(2);
 
 /// The lock of a session. The kernel lets go of it when its holder dies, so a file that was left
 /// behind is no obstacle.
@@ -24,12 +32,19 @@ impl Lock {
     /// Takes the lock, or tells who has it.
     pub(crate) fn take(place: &Place) -> Result<Self, JournalError> {
         let path = place.lock();
+        let start = Instant::now();
         loop {
             let mut file = open_to_append(&path)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => {
                     let pid = holder(&mut file);
+                    // A process that was killed while it started another leaves the lock to that for the
+                    // moment until it has become another program.
+                    if is_gone(pid) && start.elapsed() < MOMENT {
+                        std::thread::sleep(BETWEEN_TRIES);
+                        continue;
+                    }
                     return Err(JournalError::Busy { session: place.id, pid });
                 }
                 Err(error) => return Err(failed("lock", &path)(error.into())),
@@ -83,6 +98,12 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
         Err(error) if is_absent(&error) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Tells whether there is no such process.
+fn is_gone(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
 }
 
 /// Reads who holds a lock; 0 if its holder has not written it yet.

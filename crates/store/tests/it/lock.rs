@@ -7,6 +7,7 @@ use std::path::Path;
 use bowline_agent::journal::{JournalError, Pos, Store as _};
 use bowline_store::conformance::{entry, prompt};
 use pretty_assertions::assert_eq;
+use rustix::fs::{FlockOperation, flock};
 
 use crate::fixture::{Fixture, append};
 
@@ -32,6 +33,25 @@ async fn a_lock_that_a_dead_process_left_is_no_obstacle() {
     assert_eq!(fs::read_to_string(&lock).unwrap(), format!("{}\n", std::process::id()));
     drop(log);
     assert!(!lock.exists());
+}
+
+#[tokio::test]
+async fn what_a_dead_process_was_just_starting_does_not_keep_the_lock() {
+    let (fixture, _) = Fixture::with(&[1]).await;
+    let lock = fixture.log().with_extension("lock");
+    let mut dead = std::process::Command::new("true").spawn().unwrap();
+    dead.wait().unwrap();
+    fs::write(&lock, format!("{}\n", dead.id())).unwrap();
+    let heir = fs::File::open(&lock).unwrap();
+    flock(&heir, FlockOperation::LockExclusive).unwrap();
+    let opened = tokio::spawn({
+        let (files, id) = (fixture.again(), fixture.id);
+        async move { files.open(id).await.map(drop) }
+    });
+    // It is about to try.
+    tokio::task::yield_now().await;
+    drop(heir);
+    opened.await.unwrap().unwrap();
 }
 
 #[tokio::test]

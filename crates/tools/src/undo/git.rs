@@ -1,10 +1,16 @@
 //! Running git so that nothing but the files themselves matters: no configuration of the user or of
 //! the project, no hooks, no conversion of what is in files.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::UndoError;
 
@@ -27,12 +33,18 @@ pub(super) struct Git {
     root: PathBuf,
     store: PathBuf,
     index: PathBuf,
+    /// How long it may take.
+    time: Duration,
+    /// Whether it has not ended in time.
+    is_stuck: Arc<AtomicBool>,
 }
 
 impl Git {
-    pub(super) fn new(program: &Path, root: &Path, store: &Path) -> Self {
+    pub(super) fn new(program: &Path, root: &Path, store: &Path, time: Duration) -> Self {
         let index = store.join("index");
-        Self { program: program.into(), root: root.into(), store: store.into(), index }
+        let is_stuck = Arc::default();
+        let (program, root, store) = (program.into(), root.into(), store.into());
+        Self { program, root, store, index, time, is_stuck }
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -59,36 +71,21 @@ impl Git {
 
     /// Runs git and returns what it wrote.
     pub(super) fn run(&self, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>, UndoError> {
-        let output = self.output(self.command(arguments), input);
-        checked(arguments, output)
+        checked(arguments, self.output(self.command(arguments), input, |_| true))
     }
 
     /// Lists paths, each with a zero byte behind it; no more than `most`.
     pub(super) fn list(&self, arguments: &[&str], most: usize) -> Result<Vec<Vec<u8>>, UndoError> {
-        let mut command = self.command(arguments);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let failed = |error: io::Error| failure(arguments, error.to_string());
-        let mut child = command.spawn().map_err(failed)?;
-        let mut listed = Vec::new();
-        let mut stdout = child.stdout.take().ok_or_else(|| failure(arguments, String::new()))?;
-        let mut chunk = vec![0; 1 << 16];
         let mut count = 0;
-        loop {
-            let read = stdout.read(&mut chunk).map_err(failed)?;
-            let Some(piece) = chunk.get(..read).filter(|piece| !piece.is_empty()) else { break };
+        let few = |piece: &[u8]| {
             count += piece.iter().filter(|byte| **byte == 0).count();
-            listed.extend_from_slice(piece);
-            if count > most {
-                // It may have ended by itself.
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(UndoError::Unable(format!("there are more than {most} files")));
-            }
+            count <= most
+        };
+        let output = self.output(self.command(arguments), &[], few);
+        if count > most {
+            return Err(UndoError::Unable(format!("there are more than {most} files")));
         }
-        if !child.wait().map_err(failed)?.success() {
-            return Err(failure(arguments, "failed".to_owned()));
-        }
-        Ok(paths(&listed))
+        checked(arguments, output).map(|listed| paths(&listed))
     }
 
     /// Reads the user's own repository, with what the user has configured.
@@ -103,7 +100,7 @@ impl Git {
         command.args(arguments).current_dir(&self.root).env_clear();
         let own = variables.iter().filter(|(name, _)| !name.starts_with("GIT_"));
         command.envs(own.map(|(name, value)| (name, value))).env("GIT_OPTIONAL_LOCKS", "0");
-        checked(arguments, self.output(command, input))
+        checked(arguments, self.output(command, input, |_| true))
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -122,26 +119,72 @@ impl Git {
             .env("GIT_ATTR_NOSYSTEM", "1")
             .env("GIT_NO_LAZY_FETCH", "1")
             .env("LC_ALL", "C");
-        // Ctrl-C is not for it: half a state is none.
-        command.process_group(0);
         command
     }
 
-    fn output(&self, mut command: Command, input: &[u8]) -> io::Result<Output> {
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        if input.is_empty() {
-            return command.stdin(Stdio::null()).output();
+    /// Runs git, and reads what it writes as long as that is wanted. It does not have all the time there
+    /// is: a project may hold pipes in the place of files. Who made it wait once is not asked again.
+    fn output(
+        &self,
+        mut command: Command,
+        input: &[u8],
+        mut wants: impl FnMut(&[u8]) -> bool,
+    ) -> io::Result<Output> {
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "did not end in time");
+        if self.is_stuck.load(Ordering::Relaxed) {
+            return Err(late());
         }
-        let mut child = command.stdin(Stdio::piped()).spawn()?;
-        let stdin = child.stdin.take();
-        std::thread::scope(|scope| {
-            scope.spawn(move || {
-                // If git does not want to hear it, it says why itself.
-                stdin.map(|mut stdin| stdin.write_all(input))
+        // Ctrl-C is not for it: half a state is none.
+        command.process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let (group, time) = (Pid::from_child(&child), self.time);
+        let (mut stdin, mut stdout) = (child.stdin.take(), child.stdout.take());
+        let mut stderr = child.stderr.take();
+        let (over, is_over) = mpsc::channel::<()>();
+        let (said, complaint, is_late) = std::thread::scope(|scope| {
+            // It is killed only before anybody waits for it, so that it is no other one.
+            let watch = scope.spawn(move || match is_over.recv_timeout(time) {
+                Err(RecvTimeoutError::Timeout) => kill_process_group(group, Signal::KILL).is_ok(),
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => false,
             });
-            child.wait_with_output()
-        })
+            // If git does not want to hear it, it says why itself.
+            scope.spawn(move || stdin.take().map(|mut stdin| stdin.write_all(input)));
+            let complaint = scope.spawn(move || read(&mut stderr, |_| true));
+            let said = read(&mut stdout, &mut wants);
+            if said.as_ref().is_ok_and(|(_, is_all)| !is_all) {
+                // It may have ended by itself.
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            let complaint = complaint.join();
+            drop(over);
+            (said, complaint, watch.join().unwrap_or(false))
+        });
+        let status = child.wait()?;
+        if is_late {
+            self.is_stuck.store(true, Ordering::Relaxed);
+            return Err(late());
+        }
+        let complaint = complaint.map_err(|_| io::Error::other("the reader of git has failed"))?;
+        Ok(Output { status, stdout: said?.0, stderr: complaint?.0 })
     }
+}
+
+/// Reads to the end, or as long as what comes is wanted; tells which.
+fn read(
+    from: &mut Option<impl io::Read>,
+    mut wants: impl FnMut(&[u8]) -> bool,
+) -> io::Result<(Vec<u8>, bool)> {
+    let (mut all, mut chunk) = (Vec::new(), vec![0; 1 << 16]);
+    while let Some(from) = from.as_mut() {
+        let count = from.read(&mut chunk)?;
+        let Some(piece) = chunk.get(..count).filter(|piece| !piece.is_empty()) else { break };
+        all.extend_from_slice(piece);
+        if !wants(piece) {
+            return Ok((all, false));
+        }
+    }
+    Ok((all, true))
 }
 
 /// Splits what has a zero byte behind each part.

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use bowline_agent::id::{AgentId, SessionId, SystemSource};
 use bowline_llm::CallId;
@@ -343,6 +344,20 @@ fn what_is_too_large_or_unreadable_is_left_out_and_named() {
     undo.restore(&plan, false, None).unwrap();
     assert_eq!(project.get("large").unwrap(), "something else, and long");
     assert_eq!(project.get("small").unwrap(), "small");
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
+    for name in [".gitignore", "deep/er/.gitignore"] {
+        let mut project = Project::new();
+        project.put("deep/er/file", "text");
+        let pipe = project.work().join(name);
+        assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
+        project.limits.time = Duration::from_millis(300);
+        let session = project.folder.path().join("session");
+        let Err(error) = Undo::open(&session, &project.place()) else { panic!("{name} was read") };
+        assert!(error.to_string().contains("did not end in time"), "{error}");
+    }
 }
 
 #[test]
