@@ -57,18 +57,6 @@ pub struct Entry {
     pub kind: EntryKind,
 }
 
-impl Entry {
-    /// Returns why this version must not write behind the entry, if it must not.
-    pub fn bars_writing(&self) -> Option<String> {
-        match &self.kind {
-            EntryKind::Unknown { kind, .. } if self.critical => {
-                Some(format!("it holds an entry {kind:?} of a form that only a later one knows"))
-            }
-            _ => None,
-        }
-    }
-}
-
 /// What an entry says.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EntryKind {

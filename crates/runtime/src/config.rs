@@ -16,6 +16,7 @@
 //! `BOWLINE_PROVIDERS__MINE__BASE_URL` is `providers.mine.base_url`.
 
 mod agents;
+mod assigned;
 mod check;
 mod flags;
 mod layers;
@@ -47,10 +48,12 @@ pub use agents::{
     ALL, AgentConfig, ChildTools, Cost, Interaction, LoopShape, OnError, OutputMode, Planned,
     ToolRuns, ToolboxConfig,
 };
+pub(crate) use assigned::below;
+pub use assigned::set;
 pub(crate) use check::{Fault, as_error, as_errors, check, meant, nearest, read_as};
 pub use flags::Flags;
-pub(crate) use layers::{AgentFile, Trust, below, read_all, table_of};
-pub use layers::{Kind, Layer, Loaded, Said, Source, file, load, set, sources};
+pub(crate) use layers::{AgentFile, Trust, read_all, table_of};
+pub use layers::{Kind, Layer, Loaded, Said, Source, file, load, sources};
 pub use node::{Node, Origin, Place, Table, Value};
 pub(crate) use node::{find, merge, nearest as nearest_node};
 pub use permissions::{Mode, Permissions, RuleConfig};

@@ -9,6 +9,18 @@ use crate::id::{AgentId, EntryId};
 
 use super::{Entry, EntryKind, VERSION};
 
+impl Entry {
+    /// Returns why this version must not write behind the entry, if it must not.
+    pub fn bars_writing(&self) -> Option<String> {
+        match &self.kind {
+            EntryKind::Unknown { kind, .. } if self.critical => {
+                Some(format!("it holds an entry {kind:?} of a form that only a later one knows"))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Writes the two ways of [`EntryKind`] from one table: name and type of each kind.
 macro_rules! kinds {
     ($($name:literal => $variant:ident),* $(,)?) => {

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::layers::{Layer, below};
+use super::assigned::below;
+use super::layers::Layer;
 use super::node::{self, Node, Origin, Place, Table};
 use super::{Mode, SandboxProfile};
 use crate::permission::Rule;

@@ -9,7 +9,8 @@ use crate::environment::Environment;
 use crate::local;
 use crate::provider;
 
-use super::layers::{self, Loaded};
+use super::assigned::{below, key_path};
+use super::layers::Loaded;
 use super::node::{self, Node, Origin, Place, Table, Value};
 use super::{ALL, DEFAULT_AGENT, LimitsConfig, Provider, Span, Wire, check};
 
@@ -63,7 +64,7 @@ pub fn explain(
         });
         return Ok(text);
     };
-    let path = layers::key_path(key).ok_or_else(|| Unset::Unknown(format!("{key:?} is no key")))?;
+    let path = key_path(key).ok_or_else(|| Unset::Unknown(format!("{key:?} is no key")))?;
     let all = shown_of(&all);
     let Some(found) = node::find(&all, &path) else { return Err(unset(key, &path)) };
     let mut winners = Vec::new();
@@ -72,7 +73,7 @@ pub fn explain(
     });
     for (path, value, place) in winners {
         let _ = writeln!(text, "{path} = {value}  # {place}");
-        let Some(path) = layers::key_path(&path) else { continue };
+        let Some(path) = key_path(&path) else { continue };
         for layer in loaded.layers.iter().rev() {
             let table = shown_of(&layer.table);
             let Some(node) = node::find(&table, &path).filter(|node| node.place != place) else {
@@ -88,7 +89,7 @@ pub fn explain(
 fn unset(key: &str, path: &[String]) -> Unset {
     let place = Place { origin: Arc::new(Origin::Default), line: None };
     let leaf = Node { value: Value::Leaf("".into()), place: place.clone() };
-    match check::check(&layers::below(path, leaf, &place)) {
+    match check::check(&below(path, leaf, &place)) {
         Err(faults) => match faults.into_iter().find(|fault| fault.is_unknown_key) {
             Some(fault) => Unset::Unknown(fault.what),
             None => Unset::NotSet(key.to_owned()),
@@ -167,7 +168,7 @@ fn defaults(loaded: &Loaded, environment: &Environment) -> Table {
     let mut set = |path: &[&str], value: toml::Value| {
         let path: Vec<_> = path.iter().map(|&part| part.to_owned()).collect();
         let node = Node::plain(value, &place);
-        node::merge(&mut table, &layers::below(&path, node, &place));
+        node::merge(&mut table, &below(&path, node, &place));
     };
     set(&["durability"], "process".into());
     set(&["entry_agent"], DEFAULT_AGENT.into());

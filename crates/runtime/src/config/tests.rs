@@ -194,7 +194,7 @@ fn all_faults_of_a_file_are_named_in_the_order_of_its_lines() {
     let file = |path: &str, text: &str| {
         Machine::new(&[(path, text)]).load(&[], &Said::default()).unwrap_err()
     };
-    let toml = "[limits]\ntool_call = 1\nrun_tme = \"1s\"\nmodel_turn = \"x\"\n\n[agents.a]\ntols = []\n\
+    let toml = "[limits]\ntool_call = 1\nrun_tim = \"1s\"\nmodel_turn = \"x\"\n\n[agents.a]\ntols = []\n\
                 [[agents.a.effects]]\nkind = \"budget\"\n\n[permissions]\n\
                 allow = [{ rule = \"bash\", reasn = \"x\", mach = [] }]\n";
     assert_eq!(
@@ -202,7 +202,7 @@ fn all_faults_of_a_file_are_named_in_the_order_of_its_lines() {
         [
             "home/config.toml: line 2: unknown key \"tool_call\" in [limits]; did you mean \
              \"tool_calls\"?",
-            "home/config.toml: line 3: unknown key \"run_tme\" in [limits]; did you mean \"run_time\"?",
+            "home/config.toml: line 3: unknown key \"run_tim\" in [limits]; did you mean \"run_time\"?",
             "home/config.toml: line 4: unknown key \"model_turn\" in [limits]; did you mean \
              \"model_turns\"?",
             "home/config.toml: line 7: unknown key \"tols\" in [agents.a]; did you mean \"tools\"?",
