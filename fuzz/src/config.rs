@@ -46,7 +46,8 @@ pub fn config(data: &[u8]) {
 
 fn check(said: &str, path: &Path, text: &[u8]) {
     assert!(!said.contains(char::is_control), "{said:?}");
-    let lines = text.iter().filter(|byte| **byte == b'\n').count() + 1;
+    // In YAML a carriage return ends a line as well.
+    let lines = text.iter().filter(|byte| b"\r\n".contains(byte)).count() + 1;
     let Some(behind) = said.split_once(&*path.to_string_lossy()).map(|(_, behind)| behind) else {
         return;
     };

@@ -105,6 +105,32 @@ fn a_run_is_told_as_one_trace_and_as_metrics() {
 }
 
 #[test]
+fn no_secret_is_told_however_much_of_what_is_said_is() {
+    // It does not stand here as a whole: whoever looks for tokens in repositories would find it.
+    let rest = "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA1b2C";
+    let token = format!("ghp_{rest}");
+    let said = format!("The token is {token}.");
+    let provider = Provider::answering(move |request| match results(request) {
+        0 => {
+            let command = json!({ "command": format!("echo found: $(printf 'ghp_%s' {rest})") });
+            Reply::Calls(vec![("call_1".to_owned(), "bash", command)])
+        }
+        _ => Reply::Text(said.clone()),
+    });
+    let (address, rx) = receiver(TAKEN);
+    let home = Home::new(&provider);
+    let prompt = format!("Is {token} valid?");
+    let (code, _, err) =
+        run(told(&home, address).args(["exec", "-c", "trace.content=full", &prompt]));
+    assert_eq!(code, 0, "{err}");
+    let received: Vec<_> = rx.try_iter().collect();
+    let bodies: Vec<_> =
+        received.iter().map(|request| String::from_utf8_lossy(&request.body)).collect();
+    assert!(bodies.iter().any(|body| body.contains("found: [secret")), "{bodies:?}");
+    assert!(!bodies.iter().any(|body| body.contains(&token)), "{bodies:?}");
+}
+
+#[test]
 fn a_demonstration_is_told_too() {
     let (address, rx) = receiver(TAKEN);
     let home = Home::new(&provider());
