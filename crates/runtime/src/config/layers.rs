@@ -13,6 +13,7 @@ use crate::project;
 use crate::reading;
 use crate::skills;
 use crate::trust::Trusted;
+use crate::visible::on_one_line;
 
 use super::assigned::{set, variable_layer};
 use super::check::{self, Fault, as_error, as_errors};
@@ -324,6 +325,9 @@ impl Reading<'_> {
         };
         self.loaded.hooks = found.hooks;
         self.loaded.notes.extend(found.notes);
+        // Each is told in one line, and names what strangers wrote.
+        let notes = self.loaded.notes.iter().map(|note| on_one_line(note).into_owned());
+        self.loaded.notes = notes.collect();
         (self.loaded, self.faults)
     }
 }
