@@ -242,12 +242,12 @@ fn what_hooks_say_is_put_together_with_the_strictest_first() {
 
 #[test]
 fn arguments_go_there_and_back() {
-    let cwd = std::path::Path::new("/work");
+    let cwd = std::path::Path::new("/home/ann");
     for (tool, ours, theirs) in [
         (
             "write",
             json!({ "path": "a/b", "content": "x" }),
-            json!({ "file_path": "/work/a/b", "content": "x" }),
+            json!({ "file_path": "/home/ann/a/b", "content": "x" }),
         ),
         (
             "bash",
@@ -259,7 +259,7 @@ fn arguments_go_there_and_back() {
         assert_eq!(claude::arguments(tool, ours.clone(), cwd), theirs);
         let mut back = claude::arguments_back(tool, theirs);
         if tool == "write" {
-            assert_eq!(back["path"], "/work/a/b");
+            assert_eq!(back["path"], "/home/ann/a/b");
             back["path"] = json!("a/b");
         }
         assert_eq!(back, ours);
