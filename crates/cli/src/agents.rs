@@ -10,9 +10,9 @@ use serde_json::json;
 
 use crate::args::{AgentCommand, Agents};
 use crate::exit::{self, Failure};
-use crate::plain::line;
 use crate::screen;
 use crate::sessions::printed;
+use bowline_runtime::plain::line;
 
 /// Runs a command about agents.
 pub(crate) fn run(args: &Agents) -> Result<ExitCode, Failure> {

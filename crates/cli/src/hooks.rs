@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::args::{HookCommand, Hooks};
 use crate::exit::Failure;
-use crate::plain;
 use crate::print;
 use crate::screen;
 use crate::sessions::printed;
+use bowline_runtime::plain;
 
 /// Runs a command about hooks.
 pub(crate) fn run(args: &Hooks) -> Result<ExitCode, Failure> {

@@ -13,9 +13,9 @@ use bowline_tools::state_of;
 
 use crate::args::{self, JobCommand, Jobs};
 use crate::exit::Failure;
-use crate::plain;
 use crate::screen;
 use crate::sessions::printed;
+use bowline_runtime::plain;
 
 /// Runs a command about jobs.
 pub(crate) async fn run(args: Jobs) -> Result<ExitCode, Failure> {

@@ -17,7 +17,6 @@ mod mcp;
 mod model;
 mod models;
 mod output;
-mod plain;
 mod print;
 mod reflections;
 mod rewind;

@@ -11,9 +11,9 @@ use serde_json::json;
 
 use crate::args::{Mcp, McpCommand};
 use crate::exit::Failure;
-use crate::plain;
 use crate::screen;
 use crate::sessions::printed;
+use bowline_runtime::plain;
 
 /// Lists servers, or looks whether they can be used.
 pub(crate) async fn run(args: &Mcp) -> Result<ExitCode, Failure> {

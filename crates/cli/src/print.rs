@@ -11,8 +11,8 @@ use bowline_runtime::visible;
 use bowline_server::dialect::{Dialect, Lines, Scene, Translator};
 
 use crate::args::{Events, Format};
-use crate::plain;
 use crate::screen;
+use bowline_runtime::plain;
 
 /// At most so many characters of what a tool does are shown.
 const LINE: usize = 160;

@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 
 use crate::args::{self, ReflectionCommand};
 use crate::exit::Failure;
-use crate::plain::{self, line};
 use crate::print;
 use crate::screen;
 use crate::sessions::printed;
 use crate::skills::first_words;
+use bowline_runtime::plain::{self, line};
 
 /// Runs a command about reflections.
 pub(crate) fn run(args: &args::Reflections) -> Result<ExitCode, Failure> {

@@ -23,8 +23,8 @@ use bowline_store::files::{RunState, Summary};
 use crate::args::{self, Format, SessionCommand, Sessions};
 use crate::exit::Failure;
 use crate::jobs;
-use crate::plain;
 use crate::screen;
+use bowline_runtime::plain;
 
 /// Runs a command about sessions.
 pub(crate) async fn run(args: Sessions) -> Result<ExitCode, Failure> {

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::args::{SkillCommand, Skills};
 use crate::exit::Failure;
-use crate::plain;
 use crate::print;
 use crate::screen;
 use crate::sessions::printed;
+use bowline_runtime::plain;
 
 /// Runs a command about skills.
 pub(crate) fn run(args: &Skills) -> Result<ExitCode, Failure> {

@@ -327,7 +327,8 @@ fn a_killed_run_goes_on_and_its_command_is_reported_interrupted() {
     fifo(&home, "gate");
     let (mut child, events) = start(&home, &["go"]);
     wait_for(&events, "tool_start");
-    while !home.work().join("count").exists() {
+    // The shell makes the file before `echo` writes to it.
+    while std::fs::read_to_string(home.work().join("count")).ok().is_none_or(|it| it.is_empty()) {
         std::thread::yield_now();
     }
     child.kill().unwrap();

@@ -9,33 +9,7 @@ use std::time::{Duration, Instant};
 
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use support::{Home, Provider, Reply, messages};
-
-/// A model that does what it is told: `sh COMMAND` in a shell, `put PATH` with the tool `write`.
-fn obedient() -> Provider {
-    Provider::answering(|request| {
-        let last = messages(request).last().unwrap();
-        let text = said(last);
-        let id = format!("call_{}", messages(request).len());
-        match text.split_once(' ') {
-            Some(("sh", command)) if last["role"] == "user" => {
-                Reply::Calls(vec![(id, "bash", json!({ "command": command }))])
-            }
-            Some(("put", path)) if last["role"] == "user" => {
-                let arguments = json!({ "path": path, "content": "put\n" });
-                Reply::Calls(vec![(id, "write", arguments)])
-            }
-            _ => Reply::Text("done".to_owned()),
-        }
-    })
-}
-
-/// Returns what a message says: its last line, which is behind what the model is told of the place.
-fn said(message: &Value) -> String {
-    let parts = message["content"].as_array().and_then(|parts| parts.last());
-    let text = parts.map_or(&message["content"], |part| &part["text"]);
-    text.as_str().unwrap_or_default().lines().last().unwrap_or_default().to_owned()
-}
+use support::{Home, Provider, Reply, messages, obedient, said};
 
 /// A repository in which `a.txt` is committed and changed since.
 fn home(provider: &Provider, config: &str) -> Home {

@@ -23,6 +23,8 @@
 //! - [`permission`]: the gate of the permission modes.
 //! - [`hooks`]: commands of the user that run at moments of a session.
 //! - [`trust`]: which folders the user trusts.
+//! - [`plain`] and [`visible`]: what strangers say, harmless for a terminal, and so that all of it is seen;
+//!   `reading`: files of strangers.
 //! - `undo`: what records files before agents change them.
 //! - [`Runtime`]: all of it together, which makes agents.
 #![deny(missing_docs)]
@@ -42,6 +44,7 @@ pub mod local;
 pub mod mcp;
 pub mod models;
 pub mod permission;
+pub mod plain;
 pub mod project;
 pub mod prompt;
 pub mod provider;
@@ -51,6 +54,8 @@ mod runtime;
 mod secrets;
 pub mod skills;
 pub mod telemetry;
+#[cfg(test)]
+mod test_machine;
 pub mod tools;
 pub mod trust;
 mod undo;

@@ -14,8 +14,8 @@ use bowline_store::Files;
 
 use crate::args::{self, Decide, HowLong};
 use crate::exit::Failure;
-use crate::plain;
 use crate::screen;
+use bowline_runtime::plain;
 
 /// A call that waits for a person.
 struct Open {

@@ -206,6 +206,38 @@ pub fn messages(request: &Value) -> &Vec<Value> {
     request["messages"].as_array().unwrap()
 }
 
+/// A model that does what it is told: `sh COMMAND` in a shell, `put PATH` with the tool `write`.
+pub fn obedient() -> Provider {
+    Provider::answering(|request| {
+        let last = messages(request).last().unwrap();
+        let text = said(last);
+        let id = format!("call_{}", messages(request).len());
+        match text.split_once(' ') {
+            Some(("sh", command)) if last["role"] == "user" => {
+                Reply::Calls(vec![(id, "bash", json!({ "command": command }))])
+            }
+            Some(("put", path)) if last["role"] == "user" => {
+                let arguments = json!({ "path": path, "content": "put\n" });
+                Reply::Calls(vec![(id, "write", arguments)])
+            }
+            _ => Reply::Text("done".to_owned()),
+        }
+    })
+}
+
+/// Returns what a message says: its last line, which is behind what the model is told of the place.
+pub fn said(message: &Value) -> String {
+    text(message).lines().last().unwrap_or_default().to_owned()
+}
+
+/// Returns all that a message says.
+pub fn text(message: &Value) -> String {
+    match message["content"].as_array() {
+        Some(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        None => message["content"].as_str().unwrap_or_default().to_owned(),
+    }
+}
+
 /// A small generator of numbers: the same sweep every time, as far as the machine allows.
 pub struct Dice(pub u64);
 

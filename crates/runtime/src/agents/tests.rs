@@ -9,6 +9,7 @@ use bowline_llm::Effort;
 
 use crate::config::{self, AgentConfig, Said, Trust};
 use crate::environment::{Environment, Folders};
+use crate::test_machine::folder_with;
 use crate::{AgentFactory, Choice, ConfigError, Runtime};
 
 use super::toolboxes;
@@ -24,14 +25,7 @@ const MODELS: &str = "model = \"here/big\"\n[providers.here]\nbase_url = \"http:
 
 impl Machine {
     fn new(files: &[(&str, &str)]) -> Self {
-        let machine = Self(tempfile::tempdir().unwrap());
-        std::fs::create_dir_all(machine.path("work/.git")).unwrap();
-        for (path, text) in files {
-            let path = machine.path(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        machine
+        Self(folder_with(&["work/.git"], files))
     }
 
     fn path(&self, path: &str) -> PathBuf {

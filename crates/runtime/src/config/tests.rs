@@ -5,6 +5,7 @@ use tempfile::TempDir;
 
 use crate::effects::EffectConfig;
 use crate::environment::{Environment, Folders};
+use crate::test_machine::folder_with;
 
 use super::*;
 
@@ -13,14 +14,7 @@ struct Machine(TempDir);
 
 impl Machine {
     fn new(files: &[(&str, &str)]) -> Self {
-        let machine = Self(tempfile::tempdir().unwrap());
-        std::fs::create_dir_all(machine.path("work/.git")).unwrap();
-        for (path, text) in files {
-            let path = machine.path(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        machine
+        Self(folder_with(&["work/.git"], files))
     }
 
     fn path(&self, path: &str) -> PathBuf {

@@ -8,6 +8,7 @@ use bowline_agent::Redaction;
 use super::command::{Ended, Printed};
 use super::found::{Hook, Speech};
 use crate::permission::Kind;
+use crate::plain;
 
 /// How much of what hooks say the model gets to see.
 const TOLD: usize = 10_000;
@@ -91,7 +92,7 @@ impl Answer {
     /// Reads what a hook says. Nothing that is secret is in it, and nothing that a terminal would act
     /// upon.
     pub(super) fn of(hook: &Hook, ended: Ended, redaction: &Redaction) -> Self {
-        let clean = |text: &str| redaction.apply(&plain(text.trim())).into_owned();
+        let clean = |text: &str| redaction.apply(&plain::text(text.trim())).into_owned();
         let printed = match ended {
             Ended::Exit(printed) => printed,
             Ended::Late(time) => {
@@ -222,22 +223,4 @@ pub(super) fn bounded(text: &str) -> String {
         end -= 1;
     }
     format!("{}\n[cut: the hook said {} bytes]", &text[..end], text.len())
-}
-
-/// Returns a text without control characters but tabs and ends of lines, and without the sequences that
-/// change what a terminal shows.
-fn plain(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '\u{1b}' if chars.next_if_eq(&'[').is_some() => {
-                while chars.next().is_some_and(|c| !('@'..='~').contains(&c)) {}
-            }
-            '\n' | '\t' => plain.push(c),
-            c if c.is_control() => {}
-            c => plain.push(c),
-        }
-    }
-    plain
 }

@@ -13,6 +13,7 @@ use super::{Event, Hook, Matcher, Speech, claude};
 use crate::config::{self, Said, Trust};
 use crate::environment::{Environment, Folders};
 use crate::permission::Kind;
+use crate::test_machine::folder_with;
 use crate::{Choice, Runtime};
 
 /// A machine with files: `etc`, `config` and `home` of the user, `work` for the project.
@@ -20,14 +21,7 @@ struct Machine(TempDir);
 
 impl Machine {
     fn new(files: &[(&str, &str)]) -> Self {
-        let machine = Self(tempfile::tempdir().unwrap());
-        std::fs::create_dir_all(machine.path("work/.git")).unwrap();
-        for (path, text) in files {
-            let path = machine.path(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        machine
+        Self(folder_with(&["work/.git"], files))
     }
 
     fn path(&self, path: &str) -> PathBuf {

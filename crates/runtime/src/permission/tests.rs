@@ -19,22 +19,15 @@ use crate::Runtime;
 use crate::config::{self, Flags, Mode, Said, Trust};
 use crate::environment::{Environment, Folders};
 use crate::permission::{Decision, Engine, Judgement, Rule};
+use crate::test_machine::folder_with;
 
 /// A machine with files: `etc`, `config` and `home` of the user, `work` for the project.
 pub(super) struct Machine(TempDir);
 
 impl Machine {
     pub(super) fn new(files: &[(&str, &str)]) -> Self {
-        let machine = Self(tempfile::tempdir().unwrap());
-        for folder in ["etc", "config", "home", "work/src", "work/.git"] {
-            std::fs::create_dir_all(machine.path(folder)).unwrap();
-        }
-        for (path, text) in files {
-            let path = machine.path(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        machine
+        let folders = ["etc", "config", "home", "work/src", "work/.git"];
+        Self(folder_with(&folders, files))
     }
 
     pub(super) fn path(&self, path: &str) -> PathBuf {

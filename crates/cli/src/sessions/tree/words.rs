@@ -7,7 +7,7 @@ use bowline_agent::entry::{Completion, Handoff};
 use bowline_llm::Spent;
 use serde_json::Value;
 
-use crate::plain::line;
+use bowline_runtime::plain::line;
 
 use super::{Agent, Call, Exchange, Step, Stretch, Tree, Used};
 

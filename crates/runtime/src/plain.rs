@@ -5,7 +5,7 @@ const LONGEST: usize = 160;
 
 /// Returns a text as one line, cut if it is long: no control characters, no escape sequences of a
 /// terminal, nothing that changes the direction of writing.
-pub(crate) fn line(text: &str) -> String {
+pub fn line(text: &str) -> String {
     let text = plain(text);
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(LONGEST) {
@@ -16,7 +16,7 @@ pub(crate) fn line(text: &str) -> String {
 
 /// Returns a text in its lines: no control characters but tabs and ends of lines, and nothing else that
 /// a terminal would act upon.
-pub(crate) fn text(text: &str) -> String {
+pub fn text(text: &str) -> String {
     let lines = text.split('\n').map(|line| line.split('\t').map(plain).collect::<Vec<_>>());
     lines.map(|parts| parts.join("\t").trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
