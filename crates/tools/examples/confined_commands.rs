@@ -27,18 +27,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let network = Confinement { network: Network::Full, ..confinement.clone() };
     let kinds = [
-        ("as it is", None, true),
-        ("confined", Some(confinement.clone()), true),
-        ("with the whole network", Some(network), true),
-        ("without namespaces", Some(confinement), false),
+        ("as it is", None),
+        ("confined", Some(confinement)),
+        ("with the whole network", Some(network)),
     ];
     // The first round warms everything up.
     for round in 0..3 {
-        for (name, confinement, namespaces) in &kinds {
-            let processes = match namespaces {
-                true => Processes::new(Helper::Own),
-                false => Processes::new(Helper::Own).without_namespaces(),
-            };
+        for (name, confinement) in &kinds {
+            let processes = Processes::new(Helper::Own);
             let before = children_ticks()?;
             for _ in 0..times {
                 let command = command(folder.path(), &work, confinement.clone());

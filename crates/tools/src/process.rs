@@ -127,6 +127,14 @@ fn end_what_is_left(keeper: u32, cgroup: Option<&Path>) {
 #[cfg(not(target_os = "linux"))]
 fn end_what_is_left(_: u32, _: Option<&Path>) {}
 
+#[cfg(target_os = "linux")]
+use confine::confines_alone;
+
+#[cfg(not(target_os = "linux"))]
+fn confines_alone() -> bool {
+    false
+}
+
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -147,7 +155,6 @@ pub enum Helper {
 #[derive(Debug, Default)]
 pub struct Processes {
     helper: Helper,
-    without_namespaces: bool,
     next: AtomicU64,
     link: Mutex<Option<Link>>,
     available: OnceLock<Available>,
@@ -249,21 +256,19 @@ impl Processes {
         Self { helper, ..Self::default() }
     }
 
-    /// Has commands confined as on a machine that has no namespaces.
-    #[must_use]
-    pub fn without_namespaces(self) -> Self {
-        Self { without_namespaces: true, ..self }
+    /// Tells whether commands can be confined. That takes no process where the kernel alone decides it.
+    pub fn confines(&self) -> bool {
+        self.program().is_some() && confines_alone() || self.available().confines()
     }
 
     /// Returns what of the sandbox the machine has. The first time it is really tried, by a process that
     /// takes a few milliseconds; nothing is there without a helper.
     pub fn available(&self) -> &Available {
         self.available.get_or_init(|| {
-            let found = self.program().map(|program| probe(&program)).unwrap_or_else(|| {
+            self.program().map(|program| probe(&program)).unwrap_or_else(|| {
                 let why = "there is no helper process, which would make it".to_owned();
                 Available { why: Some(why), ..Available::default() }
-            });
-            Available { namespaces: found.namespaces && !self.without_namespaces, ..found }
+            })
         })
     }
 
@@ -319,7 +324,6 @@ impl Processes {
                 stdin: command.stdin,
             }),
             confinement: command.confinement,
-            namespaces: !self.without_namespaces,
         }
     }
 
@@ -341,7 +345,6 @@ impl Processes {
             environment: service.environment,
             streams: Streams::Pipes,
             confinement: service.confinement,
-            namespaces: !self.without_namespaces,
         };
         Ok((self.order_start(start, Some(ends)).await?, pipes))
     }

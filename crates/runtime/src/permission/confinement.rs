@@ -23,7 +23,7 @@ pub(super) fn of(policy: &Policy, command: &Command) -> Option<Confinement> {
     let (allowed, denied) = (rules(policy, Decision::Allow), rules(policy, Decision::Deny));
     let lifted: Vec<&PathPattern> = written(&allowed).collect();
     let is_read_only = policy.profile() == SandboxProfile::ReadOnly || policy.mode == Mode::Plan;
-    let mut writable: Vec<PathBuf> = places.temp.last().cloned().into_iter().collect();
+    let mut writable: Vec<PathBuf> = Vec::new();
     if !is_read_only {
         writable.extend(places.roots().cloned());
     }
@@ -32,6 +32,8 @@ pub(super) fn of(policy: &Policy, command: &Command) -> Option<Confinement> {
     }
     let mut protected: Vec<PathBuf> =
         writable.iter().flat_map(|root| places.protected_in(root, &lifted)).collect();
+    // In there nothing is protected.
+    writable.extend(places.temp.last().cloned());
     protected.extend(written(&denied).filter_map(|pattern| pattern.nearest(places)));
     let shown: Vec<&PathPattern> = read(&allowed).collect();
     let is_hidden = |path: &PathBuf| {

@@ -212,6 +212,10 @@ impl Places {
     fn protected_at(&self, form: &Form) -> Option<Special> {
         // The workspace itself may lie in such a folder.
         let root = self.root_of(form);
+        if root.is_some_and(|root| self.temp.contains(root)) {
+            // Nobody believes what is in a folder that is gone when bowline ends.
+            return None;
+        }
         let above = root.map_or(0, |root| root.iter().count().saturating_sub(1));
         let names = form.names.get(above..).unwrap_or_default();
         for (at, name) in names.iter().enumerate() {

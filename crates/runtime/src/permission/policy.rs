@@ -46,7 +46,7 @@ impl CanConfine {
     fn get(&self) -> bool {
         match self {
             Self::Known(can) => *can,
-            Self::Ask(processes) => processes.available().confines(),
+            Self::Ask(processes) => processes.confines(),
         }
     }
 }

@@ -73,6 +73,8 @@ pub(super) type RoomId = u64;
 pub(super) struct Rooms {
     rooms: Vec<Room>,
     next: RoomId,
+    /// Whether it has been tried in vain to have any.
+    are_impossible: bool,
 }
 
 /// What commands of one owner with one confinement share.
@@ -105,8 +107,6 @@ pub(super) struct Asked<'a> {
     /// The file that takes its output.
     pub(super) output: Option<&'a Path>,
     pub(super) cwd: &'a Path,
-    /// Whether namespaces are used if they are to be had.
-    pub(super) namespaces: bool,
 }
 
 impl Asked<'_> {
@@ -132,18 +132,24 @@ impl Rooms {
         if raw::landlock_version() == 0 {
             return Err("there is no Landlock".to_owned());
         }
-        if !asked.namespaces {
+        if self.are_impossible {
             return alone(asked);
         }
         let mut listener = None;
-        for _ in 0..TRIES {
-            if let Ok(way) = self.way_in(asked, &mut listener) {
-                return Ok(Entry { listener, ..way });
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.way_in(asked, &mut listener) {
+                Ok(way) => return Ok(Entry { listener, ..way }),
+                // Only before there has been any: nobody gets less because of what others do.
+                Err(_) if self.next == 0 && simplest_room().is_err() => {
+                    self.are_impossible = true;
+                    return alone(asked);
+                }
+                Err(error) if tries > TRIES => return Err(error),
+                Err(_) => std::thread::sleep(BETWEEN_TRIES),
             }
-            std::thread::sleep(BETWEEN_TRIES);
         }
-        let way = self.way_in(asked, &mut listener)?;
-        Ok(Entry { listener, ..way })
     }
 
     /// Finds or makes a room. What is arranged in it may come and go meanwhile: then this fails, and a new
@@ -395,18 +401,16 @@ fn conversation(
     }
 }
 
+/// Tells whether this kernel confines commands even where namespaces cannot be had.
+pub(super) fn confines_alone() -> bool {
+    let (landlock, seccomp) = (raw::landlock_version(), raw::has_filters());
+    Available { landlock, seccomp, ..Available::default() }.confines()
+}
+
 /// Really tries what there is, in a process that ends afterwards.
 pub(super) fn probe() -> Available {
     let landlock = raw::landlock_version();
-    let confinement = Confinement::default();
-    let asked = Asked {
-        owner: "",
-        confinement: &confinement,
-        output: None,
-        cwd: Path::new("/"),
-        namespaces: true,
-    };
-    let room = Room::new(0, &asked);
+    let room = simplest_room();
     let sockets = Sockets { internet: true, unix: true };
     let applied = filter(sockets).map(|filter| seccompiler::apply_filter(&filter).is_ok());
     Available {
@@ -415,6 +419,17 @@ pub(super) fn probe() -> Available {
         seccomp: applied.unwrap_or(false),
         why: room.err().filter(|_| landlock > 0),
     }
+}
+
+/// Makes a room in which there is nothing special: where that cannot be done there are no namespaces.
+fn simplest_room() -> Result<(), String> {
+    let asked = Asked {
+        owner: "",
+        confinement: &Confinement::default(),
+        output: None,
+        cwd: Path::new("/"),
+    };
+    Room::new(0, &asked).map(drop)
 }
 
 fn filter(sockets: Sockets) -> Result<BpfProgram, String> {

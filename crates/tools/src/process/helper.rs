@@ -483,13 +483,7 @@ impl Helper {
             open_output(output)
                 .map_err(|error| format!("cannot write {}: {error}", output.display()))?;
         }
-        let asked = Asked {
-            owner: &start.owner,
-            confinement,
-            output,
-            cwd: &start.cwd,
-            namespaces: start.namespaces,
-        };
+        let asked = Asked { owner: &start.owner, confinement, output, cwd: &start.cwd };
         let entry = self.rooms.enter(&asked).map_err(|error| {
             format!("the sandbox cannot be had, so the command was not run: {error}")
         })?;

@@ -50,8 +50,6 @@ pub(super) struct Start {
     pub(super) environment: Vec<(String, String)>,
     pub(super) streams: Streams,
     pub(super) confinement: Option<Confinement>,
-    /// Whether a confined command gets namespaces of its own.
-    pub(super) namespaces: bool,
 }
 
 /// What a command reads from and writes to.

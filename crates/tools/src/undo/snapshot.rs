@@ -65,6 +65,9 @@ impl Undo {
 
     /// Returns the files of the index.
     fn known(&self) -> Result<Vec<Vec<u8>>, UndoError> {
+        if !self.git.index().exists() {
+            return Ok(Vec::new());
+        }
         self.git.list(&["ls-files", "-z"], self.limits.files)
     }
 

@@ -49,6 +49,20 @@ fn the_sandbox_is_made_of_the_same_rules() {
 }
 
 #[test]
+fn nothing_is_protected_in_the_folder_for_temporary_files() {
+    let machine = Machine::new(&[]);
+    let engine = machine.in_mode(Mode::Auto);
+    let made = confinement(&engine, "git init $TMPDIR").unwrap();
+    let work = machine.path("work");
+    let temp: Vec<_> = made.writable.iter().filter(|path| **path != work).collect();
+    let [temp] = temp.as_slice() else { panic!("{made:?}") };
+    assert!(made.protected.iter().all(|path| path.starts_with(&work)), "{made:?}");
+    let within = |name: &str| temp.join(name).display().to_string();
+    assert_eq!(machine.write(&within(".git/config")).decided(&engine), Decision::Allow);
+    assert_eq!(machine.write("work/.git/config").decided(&engine), Decision::Deny);
+}
+
+#[test]
 fn whoever_switches_the_sandbox_off_has_no_bounds_but_rules_and_what_is_secret() {
     let machine = Machine::new(&[(
         "config/config.toml",

@@ -54,6 +54,16 @@ pub(super) fn landlock_version() -> u32 {
     u32::try_from(result).unwrap_or(0)
 }
 
+/// Tells whether system calls can be filtered.
+pub(super) fn has_filters() -> bool {
+    const IS_ACTION_AVAILABLE: u32 = 2;
+    let action: u32 = libc::SECCOMP_RET_ERRNO;
+    // SAFETY: the kernel reads the one number.
+    let result =
+        unsafe { libc::syscall(libc::SYS_seccomp, IS_ACTION_AVAILABLE, 0_u32, &raw const action) };
+    result == 0
+}
+
 /// Puts the calling thread and what it starts under rules.
 pub(super) fn restrict(rules: BorrowedFd<'_>) -> rustix::io::Result<()> {
     // SAFETY: it reads nothing but its two numbers.

@@ -12,7 +12,7 @@ use crate::desk::helper;
 /// A folder with a working folder in it, which commands may write, and what starts them.
 pub(crate) struct Cell {
     /// The folder of its helper, if that has one.
-    before: Option<tempfile::TempDir>,
+    _helper: Option<tempfile::TempDir>,
     root: tempfile::TempDir,
     /// What is special about it.
     pub(crate) kind: &'static str,
@@ -58,7 +58,7 @@ impl Cell {
         let confinement =
             Confinement { writable: vec![path.join("work")], ..Confinement::default() };
         Self {
-            before: None,
+            _helper: None,
             root,
             kind: "as it is",
             processes,
@@ -73,18 +73,9 @@ impl Cell {
         if !rustix::process::geteuid().is_root() {
             return None;
         }
-        let root = tempfile::tempdir().unwrap();
-        // Only a program without arguments can be a helper.
-        let program = root.path().join("helper");
-        let helper = env!("CARGO_BIN_EXE_bowline-helper");
-        let script = format!(
-            "#!/bin/sh\nexec setpriv --reuid {nobody} --regid {nobody} --clear-groups \
-             --bounding-set=-all -- {helper} \"$@\"\n"
-        );
-        std::fs::write(&program, script).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let mut cell = Self::with(Processes::new(Helper::Program(program)));
-        cell.before = Some(root);
+        let mut cell = Self::behind(&format!(
+            "exec setpriv --reuid {nobody} --regid {nobody} --clear-groups --bounding-set=-all"
+        ));
         for path in [cell.root(), cell.work(), cell.root().join("out")] {
             std::os::unix::fs::chown(path, Some(nobody), Some(nobody)).unwrap();
         }
@@ -104,8 +95,29 @@ impl Cell {
 
     /// A cell on a machine without namespaces.
     pub(crate) fn without_namespaces() -> Self {
-        let cell = Self::with(Processes::new(helper()).without_namespaces());
+        Self::without("user")
+    }
+
+    /// A cell on a machine that lacks a kind of namespaces.
+    pub(crate) fn without(namespaces: &str) -> Self {
+        // What is said here holds for this one namespace of users, and for what is below it.
+        let cell = Self::behind(&format!(
+            "exec unshare --user --map-current-user --keep-caps /bin/sh -c \
+             'echo 0 > /proc/sys/user/max_{namespaces}_namespaces; exec \"$@\"' sh"
+        ));
         Self { kind: "without namespaces", ..cell }
+    }
+
+    /// A cell whose helper is executed by a line of shell that lacks only the program and its arguments.
+    fn behind(line: &str) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        // Only a program without arguments can be a helper.
+        let program = root.path().join("helper");
+        let script = format!("#!/bin/sh\n{line} {} \"$@\"\n", env!("CARGO_BIN_EXE_bowline-helper"));
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let cell = Self::with(Processes::new(Helper::Program(program)));
+        Self { _helper: Some(root), ..cell }
     }
 
     pub(crate) fn network(mut self, network: Network) -> Self {
@@ -136,7 +148,7 @@ impl Cell {
     }
 
     /// Makes all that is at a place belong to who runs the commands.
-    fn give(&self, path: &Path) {
+    pub(crate) fn give(&self, path: &Path) {
         let owner = self.root().metadata().unwrap().uid();
         std::os::unix::fs::lchown(path, Some(owner), Some(owner)).unwrap();
         if path.symlink_metadata().unwrap().is_dir() {

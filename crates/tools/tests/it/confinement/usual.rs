@@ -74,15 +74,22 @@ async fn a_command_that_cannot_be_confined_is_not_run() {
         "the sandbox cannot be had without the helper process, so the command was not run";
     assert_eq!(refused.to_string(), expected);
     assert!(!cell.work().join("x").exists());
-    assert!(!cell.processes.available().confines());
+    assert!(!cell.processes.confines());
 }
 
 #[tokio::test]
 async fn what_the_machine_has_is_really_tried() {
     let cell = Cell::new();
-    assert!(cell.processes.available().confines());
+    assert!(cell.processes.confines() && cell.processes.available().confines());
     assert!(cell.processes.available().namespaces);
-    let without = Cell::without_namespaces();
-    assert!(without.processes.available().confines());
-    assert!(!without.processes.available().namespaces);
+    for namespaces in ["user", "ipc", "net", "mnt"] {
+        let without = Cell::without(namespaces);
+        let available = without.processes.available();
+        assert!(without.processes.confines() && available.confines(), "{available:?}");
+        assert!(!available.namespaces, "{available:?}");
+        assert!(available.why.is_some(), "{available:?}");
+        // What can be enforced still is.
+        without.bash("echo 1 > a").await.is_done();
+        without.bash("echo 1 > ../a").await.is_kept();
+    }
 }
