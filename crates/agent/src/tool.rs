@@ -24,7 +24,7 @@ pub use access::{Access, PathSet};
 pub(crate) use context::{Before, CallScope, Piece, Record, Records, Rest, ScopeMessage};
 pub use context::{Concluded, ToolContext, Waked};
 pub use function::{FunctionTool, tool_fn};
-pub use toolbox::{Scope, ToolSource, Toolbox, ToolboxError};
+pub use toolbox::{Scope, ToolSource, Toolbox, ToolboxError, changed};
 
 /// A tool with typed arguments.
 ///

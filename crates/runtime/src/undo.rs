@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline_agent::id::{AgentId, SessionId};
 use bowline_agent::tool::{
-    Access, DynTool, Prepared, ToolError, ToolSource, Toolbox, ToolboxError,
+    Access, DynTool, Prepared, ToolError, ToolSource, Toolbox, ToolboxError, changed,
 };
 use bowline_llm::{CallId, ToolSpec};
 use bowline_tools::undo::{Limits, Place, Undo, UndoError};
@@ -76,8 +76,9 @@ impl Runtime {
     pub(crate) fn recorded_source(&self, tools: Arc<dyn ToolSource>) -> Arc<dyn ToolSource> {
         match self.undo() {
             Ok(Some(place)) => {
-                let recorder = Arc::clone(&self.recorder);
-                Arc::new(RecordedSource { tools, recorder, place: Arc::new(place) })
+                let (recorder, place) = (Arc::clone(&self.recorder), Arc::new(place));
+                // Two tools of one name would not have been in a toolbox.
+                changed(tools, move |tools| recorder.around(&place, &tools).unwrap_or(tools))
             }
             Ok(None) | Err(_) => tools,
         }
@@ -282,20 +283,6 @@ impl DynTool for Recorded {
 /// Tells whether a call may change files. What says nothing of itself may.
 fn may_write(access: &Access) -> bool {
     !access.writes.is_empty() || access.execute.is_some() || access.exclusive
-}
-
-struct RecordedSource {
-    tools: Arc<dyn ToolSource>,
-    recorder: Arc<Recorder>,
-    place: Arc<Place>,
-}
-
-impl ToolSource for RecordedSource {
-    fn tools(&self) -> Toolbox {
-        let tools = self.tools.tools();
-        // Two tools of one name would not have been in a toolbox.
-        self.recorder.around(&self.place, &tools).unwrap_or(tools)
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -57,7 +57,7 @@ impl Seat {
         task: &Task,
         stage: Stage<'_>,
     ) -> Result<Hired, String> {
-        let agent = self.agent(cx, task, &stage)?;
+        let agent = self.agent(cx, task, &stage).await?;
         let theirs: Vec<_> = agent.effects.iter().map(|effect| effect.tools()).collect();
         let tools = Toolbox::layered(std::iter::once(&agent.toolbox()).chain(&theirs));
         let config = agent.name.clone();
@@ -83,7 +83,12 @@ impl Seat {
         Some(tagged("prior_reflections", &text))
     }
 
-    fn agent(&self, cx: &ToolContext, task: &Task, stage: &Stage<'_>) -> Result<Agent, String> {
+    async fn agent(
+        &self,
+        cx: &ToolContext,
+        task: &Task,
+        stage: &Stage<'_>,
+    ) -> Result<Agent, String> {
         let parent = cx.children.parent().ok_or("the call has ended")?;
         let parents = self.to_hand_down(parent);
         let allowed = self.allowed_for(task, &parents);
@@ -96,11 +101,11 @@ impl Seat {
             (None, Some(system)) => (self.ad_hoc(cx, parent, system)?, parents.clone()),
             (None, None) => return Err("name an agent for the task".to_owned()),
         };
-        let kit = self.child_tools(kit, &parents)?;
+        let kit = self.child_tools(kit, &parents).await?;
         // A peer has of them what it has.
         let names = task.tools.as_ref().filter(|_| stage.handoffs == 0);
         let kit = match names {
-            Some(names) => kit.named(names).map_err(|error| error.to_string())?,
+            Some(names) => kit.named(names).await.map_err(|error| error.to_string())?,
             None => kit,
         };
         let Kit { tools, more } = kit.only(&allowed);
@@ -191,11 +196,13 @@ impl Seat {
         })
     }
 
-    fn child_tools(&self, own: Kit, parents: &Kit) -> Result<Kit, String> {
+    async fn child_tools(&self, own: Kit, parents: &Kit) -> Result<Kit, String> {
         Ok(match &self.member.child_tools {
             ChildTools::Configured | ChildTools::Common => own,
             ChildTools::Union => own.over(parents),
-            ChildTools::Subset(names) => parents.named(names).map_err(|error| error.to_string())?,
+            ChildTools::Subset(names) => {
+                parents.named(names).await.map_err(|error| error.to_string())?
+            }
             ChildTools::Explicit(tools) => Kit { tools: tools.clone(), more: None },
             ChildTools::Listed(tools, more) => {
                 let theirs = own.over(parents).only(more);

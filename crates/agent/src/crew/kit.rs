@@ -3,8 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures::future::{BoxFuture, join};
+
 use crate::agent::Agent;
-use crate::tool::{Scope, ToolSource, Toolbox, ToolboxError};
+use crate::tool::{Scope, ToolSource, Toolbox, ToolboxError, changed};
 
 /// Which tools an agent may have, and all agents below it, whatever their configurations say.
 #[derive(Clone, Default)]
@@ -70,11 +72,22 @@ impl Kit {
         Self { tools: Toolbox::layered([&self.tools, &other.tools]), more }
     }
 
-    /// Takes the tools of these names, which must be there; `*` is all of them.
+    /// Takes the tools of these names, which must be there; `*` is all of them. For one that is not, what
+    /// takes a while to say what it has is waited for.
     ///
     /// # Errors
     /// [`ToolboxError::Unknown`] if one is not there.
-    pub(super) fn named(&self, names: &[String]) -> Result<Self, ToolboxError> {
+    pub(super) async fn named(&self, names: &[String]) -> Result<Self, ToolboxError> {
+        match (self.named_now(names), &self.more) {
+            (Err(ToolboxError::Unknown { .. }), Some(more)) => {
+                more.settled().await;
+                self.named_now(names)
+            }
+            (named, _) => named,
+        }
+    }
+
+    fn named_now(&self, names: &[String]) -> Result<Self, ToolboxError> {
         if names.iter().any(|name| name == ALL) {
             return Ok(self.clone());
         }
@@ -89,9 +102,10 @@ impl Kit {
 
     /// Leaves out what is not allowed.
     pub(super) fn only(self, allowed: &Allowed) -> Self {
-        let more = self
-            .more
-            .map(|from| Arc::new(Narrow { from, allowed: allowed.clone() }) as Arc<dyn ToolSource>);
+        let more = self.more.map(|more| {
+            let allowed = allowed.clone();
+            changed(more, move |tools| tools.filter(|name| allowed.allows(name)))
+        });
         Self { tools: self.tools.filter(|name| allowed.allows(name)), more }
     }
 }
@@ -105,23 +119,17 @@ pub(super) fn by_name(names: &[String]) -> Allowed {
     Allowed::only(move |tool| names.iter().any(|name| name == tool || name == ALL))
 }
 
-/// Some tools of a source.
-struct Narrow {
-    from: Arc<dyn ToolSource>,
-    allowed: Allowed,
-}
-
-impl ToolSource for Narrow {
-    fn tools(&self) -> Toolbox {
-        self.from.tools().filter(|name| self.allowed.allows(name))
-    }
-}
-
 /// The tools of two sources; of one name those of the first.
 struct Both(Arc<dyn ToolSource>, Arc<dyn ToolSource>);
 
 impl ToolSource for Both {
     fn tools(&self) -> Toolbox {
         Toolbox::layered([&self.0.tools(), &self.1.tools()])
+    }
+
+    fn settled(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            join(self.0.settled(), self.1.settled()).await;
+        })
     }
 }

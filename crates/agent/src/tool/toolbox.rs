@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
+
 use bowline_llm::{ToolBlock, ToolSpec};
 
 use super::DynTool;
@@ -27,6 +29,35 @@ pub enum Scope<'a> {
 pub trait ToolSource: Send + Sync {
     /// Returns the tools that are there now.
     fn tools(&self) -> Toolbox;
+
+    /// Waits until it is known which tools there are, where that takes a while, such as the start of a
+    /// server; by default it is known.
+    fn settled(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// Makes a source whose tools are those of another, as `change` returns them.
+pub fn changed(
+    from: Arc<dyn ToolSource>,
+    change: impl Fn(Toolbox) -> Toolbox + Send + Sync + 'static,
+) -> Arc<dyn ToolSource> {
+    Arc::new(Changed { from, change })
+}
+
+struct Changed<F> {
+    from: Arc<dyn ToolSource>,
+    change: F,
+}
+
+impl<F: Fn(Toolbox) -> Toolbox + Send + Sync> ToolSource for Changed<F> {
+    fn tools(&self) -> Toolbox {
+        (self.change)(self.from.tools())
+    }
+
+    fn settled(&self) -> BoxFuture<'_, ()> {
+        self.from.settled()
+    }
 }
 
 /// A toolbox that cannot be made.

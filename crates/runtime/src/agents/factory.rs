@@ -11,7 +11,7 @@ use bowline_agent::journal::Store;
 use bowline_agent::limits::Limits;
 use bowline_agent::middleware::{Middleware, Timeout};
 use bowline_agent::orchestrator::{Orchestrator, React};
-use bowline_agent::tool::{Scope, Tool as _, ToolSource, Toolbox, ToolboxError};
+use bowline_agent::tool::{Scope, Tool as _, Toolbox, ToolboxError, changed};
 use bowline_agent::{Agent, Memory, Redaction};
 use bowline_llm::fallback::Candidate;
 use bowline_llm::{Fallback, Model, ModelInfo, Secret};
@@ -111,7 +111,8 @@ impl AgentFactory {
             (!in_lines).then(|| runtime.tools_of_servers(mcp::scope(&own), window)).flatten();
         let more_tools = more_tools.map(|source| {
             let engine = Arc::clone(&engine);
-            Arc::new(Shown { source, engine }) as Arc<dyn ToolSource>
+            // All names are those of tools that are there.
+            changed(source, move |all| shown(&all, &engine).unwrap_or_default())
         });
         let timeout = own.timeout.filter(|time| !time.0.is_zero());
         let timeout = timeout.map(|time| Arc::new(Timeout(time.0)) as Arc<dyn Middleware>);
@@ -290,20 +291,6 @@ impl AgentFactory {
             true => Arc::new(Memory::default()),
             false => Arc::new(self.runtime.sessions()),
         }
-    }
-}
-
-/// The tools of servers that an agent is shown.
-struct Shown {
-    source: Arc<dyn ToolSource>,
-    engine: Arc<Engine>,
-}
-
-impl ToolSource for Shown {
-    fn tools(&self) -> Toolbox {
-        let all = self.source.tools();
-        // All names are those of tools that are there.
-        shown(&all, &self.engine).unwrap_or_default()
     }
 }
 

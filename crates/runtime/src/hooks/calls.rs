@@ -11,7 +11,7 @@ use bowline_agent::gate::{Gate, Review, Verdict};
 use bowline_agent::op::{Decision, Scope};
 use bowline_agent::tool::{
     DynTool, PassedOn, Prepared, ToolContext, ToolError, ToolOutput, ToolSource, Toolbox,
-    ToolboxError, parse_arguments,
+    ToolboxError, changed, parse_arguments,
 };
 use bowline_llm::{CallId, Part, ToolSpec, text_of};
 
@@ -71,7 +71,8 @@ impl Hooked {
         }
         let source = |tools| {
             let hooked = Arc::clone(self);
-            Arc::new(AroundSource { tools, hooked }) as Arc<dyn ToolSource>
+            // Two tools of one name would not have been in a toolbox.
+            changed(tools, move |tools| hooked.around(&tools).unwrap_or(tools))
         };
         Ok((self.around(&tools)?, more.map(source)))
     }
@@ -351,18 +352,5 @@ impl Around {
             }
             Ok(ToolOutput::Waiting(_)) | Err(ToolError::Fatal(_)) => {}
         }
-    }
-}
-
-struct AroundSource {
-    tools: Arc<dyn ToolSource>,
-    hooked: Arc<Hooked>,
-}
-
-impl ToolSource for AroundSource {
-    fn tools(&self) -> Toolbox {
-        let tools = self.tools.tools();
-        // Two tools of one name would not have been in a toolbox.
-        self.hooked.around(&tools).unwrap_or(tools)
     }
 }

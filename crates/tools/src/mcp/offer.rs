@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use futures::future::join_all;
+use futures::future::{BoxFuture, FutureExt as _, join_all};
 use tokio::sync::watch;
 
 use bowline_agent::tool::{DynTool, ToolSource, Toolbox};
@@ -203,5 +203,11 @@ struct Source {
 impl ToolSource for Source {
     fn tools(&self) -> Toolbox {
         self.servers.tools(&self.scope, self.max_bytes)
+    }
+
+    fn settled(&self) -> BoxFuture<'_, ()> {
+        let servers = self.servers.servers.iter().map(|named| &named.server);
+        let in_scope = servers.filter(|server| self.scope.has_server(&server.config.name));
+        Box::pin(join_all(in_scope.map(|server| server.settled())).map(drop))
     }
 }

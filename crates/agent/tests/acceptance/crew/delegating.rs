@@ -462,6 +462,40 @@ async fn tools_below(lead: Member, crew: Crew, task: serde_json::Value) -> [Vec<
     [names_of(&middle), names_of(&leaf)]
 }
 
+/// A server that takes a while to start: it says what it has when somebody waits for it.
+#[derive(Default)]
+struct Starting(std::sync::OnceLock<Toolbox>);
+
+impl bowline_agent::tool::ToolSource for Starting {
+    fn tools(&self) -> Toolbox {
+        self.0.get().cloned().unwrap_or_default()
+    }
+
+    fn settled(&self) -> futures::future::BoxFuture<'_, ()> {
+        Box::pin(async {
+            tokio::task::yield_now().await;
+            let late = tool("late", async |_, _| Ok("".into()));
+            self.0.get_or_init(|| Toolbox::default().with(late).unwrap());
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_task_may_name_a_tool_of_a_server_that_still_starts() {
+    for names in [vec!["own"], vec!["own", "late"]] {
+        let Crew { registry, stage } =
+            Crew::for_tasks(json!([{ "agent": "leaf", "task": "go", "tools": names }]));
+        let starting = std::sync::Arc::new(Starting::default());
+        let stage = stage.change(|agent| agent.more_tools = Some(starting));
+        let crew = Crew { registry, stage };
+        let own = Toolbox::default().with(tool("own", async |_, _| Ok("".into()))).unwrap();
+        let leaf = ScriptedModel::new([Reply::text("ok")]);
+        let leaf = crew.hire_with("leaf", leaf, own, |_| {});
+        crew.play().await;
+        assert_eq!(names_of(&leaf), names);
+    }
+}
+
 #[tokio::test]
 async fn what_an_agent_is_kept_from_those_below_it_are_kept_from_too() {
     let table: [(ChildTools, serde_json::Value, &[&str], &[&str]); 7] = [
