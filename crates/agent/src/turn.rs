@@ -308,6 +308,48 @@ impl Turn {
         // What lies in the inbox was posted while the agent rested: it becomes drafts.
         self.collect_inbox().await?;
         self.stop = CancellationToken::new();
+        let kinds = self.opening(run, op, &before);
+        self.commit(kinds).await?;
+        self.briefing.clear();
+        Ok(())
+    }
+
+    /// Returns the entries with which a run begins.
+    fn opening(&mut self, run: RunId, op: Op, before: &[Input]) -> Vec<EntryKind> {
+        let (mut kinds, mut started) = self.run_started(run);
+        let said = match op.kind {
+            OpKind::Prompt(input) => {
+                started.shape = self.agent.shape();
+                let message = match &started.shape {
+                    Some(shape) => Arc::new(shape.asked_for(&input.0)),
+                    None => input.0,
+                };
+                EntryKind::User(UserSaid { message, via: Via::Prompt, op: Some(op.id) })
+            }
+            // The run does only this.
+            kind => EntryKind::Posted(Op { kind, ..op }),
+        };
+        kinds.push(EntryKind::RunStarted(started));
+        if !self.conversation.is_placed() && !self.agent.context.is_empty() {
+            let message = Input::from(self.agent.context.clone()).0;
+            kinds.push(EntryKind::User(UserSaid { message, via: Via::Context, op: None }));
+        }
+        kinds.extend(self.briefing.iter().chain(before).map(|Input(message)| {
+            let message = Arc::clone(message);
+            EntryKind::User(UserSaid { message, via: Via::Briefing, op: None })
+        }));
+        kinds.push(said);
+        // A summary that somebody wanted, and that there was no opportunity for, is wanted still. What
+        // was to be said is not: whoever wrote it may have thought better of it.
+        let drafts = self.conversation.totals().drafts.iter();
+        let missed = drafts.filter(|op| matches!(op.kind, OpKind::Compact { .. }));
+        kinds.extend(missed.cloned().map(EntryKind::Posted));
+        kinds
+    }
+
+    /// Returns the beginning of a run, behind what of the system text and the tools has changed since the
+    /// last one; the first run says them whole.
+    fn run_started(&mut self, run: RunId) -> (Vec<EntryKind>, RunStarted) {
         let system = Arc::clone(&self.agent.instructions);
         if self.agent.more_tools.is_some() {
             self.tools = self.effects.tools(&self.agent.toolbox());
@@ -338,36 +380,7 @@ impl Turn {
                 kinds.push(EntryKind::ToolsChanged(ToolsChanged { tools: Tools(tools) }));
             }
         }
-        let said = match op.kind {
-            OpKind::Prompt(input) => {
-                started.shape = self.agent.shape();
-                let message = match &started.shape {
-                    Some(shape) => Arc::new(shape.asked_for(&input.0)),
-                    None => input.0,
-                };
-                EntryKind::User(UserSaid { message, via: Via::Prompt, op: Some(op.id) })
-            }
-            // The run does only this.
-            kind => EntryKind::Posted(Op { kind, ..op }),
-        };
-        kinds.push(EntryKind::RunStarted(started));
-        if !self.conversation.is_placed() && !self.agent.context.is_empty() {
-            let message = Input::from(self.agent.context.clone()).0;
-            kinds.push(EntryKind::User(UserSaid { message, via: Via::Context, op: None }));
-        }
-        kinds.extend(self.briefing.iter().chain(&before).map(|Input(message)| {
-            let message = Arc::clone(message);
-            EntryKind::User(UserSaid { message, via: Via::Briefing, op: None })
-        }));
-        kinds.push(said);
-        // A summary that somebody wanted, and that there was no opportunity for, is wanted still. What
-        // was to be said is not: whoever wrote it may have thought better of it.
-        let drafts = self.conversation.totals().drafts.iter();
-        let missed = drafts.filter(|op| matches!(op.kind, OpKind::Compact { .. }));
-        kinds.extend(missed.cloned().map(EntryKind::Posted));
-        self.commit(kinds).await?;
-        self.briefing.clear();
-        Ok(())
+        (kinds, started)
     }
 
     /// Returns a place from which to watch the open run.

@@ -53,9 +53,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     let own = agent(&runtime, &store, &source, &args)?;
     runtime.start_servers(&own, false);
     let model = runtime.pick_for(&own, model(&store, &source, &args)?.as_deref()).await?;
-    if let Some(note) = &model.note {
-        printer.note(note);
-    }
+    model.note.iter().for_each(|note| printer.note(note));
     let choice = Choice {
         model,
         limits: limits(&runtime, &own, &args),
@@ -70,20 +68,9 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     let mut agent = runtime.agent(&choice)?;
     let mut traced = trace::begin(&runtime, &mut agent);
     printer.set_scene(&scene(&agent));
-    if let (false, Some(note)) = (args.ephemeral, runtime.undo_note()) {
-        printer.note(&note);
-    }
-    if let Some(note) = runtime.unconfined(&own, false) {
-        printer.note(&note);
-    }
-    let handle = match source {
-        Source::New => agent.start(),
-        Source::Resume(session) => agent.resume(session).await?,
-        Source::Fork(session) => agent.fork(fork(&store, session)?).await?,
-    };
-    if let (Source::Resume(session), true) = (source, printer.wants_whole_runs()) {
-        open_run(&store, session)?.iter().for_each(|event| printer.replayed(event));
-    }
+    let undo_note = runtime.undo_note().filter(|_| !args.ephemeral);
+    undo_note.into_iter().chain(runtime.unconfined(&own, false)).for_each(|it| printer.note(&it));
+    let handle = take_up(&agent, &source, &store, &mut printer).await?;
     let listeners = Listeners {
         output: &mut output,
         printer: &mut printer,
@@ -95,26 +82,59 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
         Some(Task::Prompt(prompt)) => {
             answer(&handle, handle.prompt_with(prompt, Busy::Queue), listeners).await
         }
-        None => {
-            if agent.tools.names().any(|name| name == Message::NAME) {
-                recall(&store, handle.session_id(), listeners.output, listeners.printer)?;
-            }
-            match handle.continue_run().await? {
-                Some(run) => answer(&handle, run, listeners).await,
-                // Another process ended the run between the two looks at it.
-                None => last_answer(&store, handle.session_id(), &mut output, &mut printer),
-            }
-        }
+        None => go_on(&agent, &handle, &store, listeners).await,
     };
-    handle.close().await;
-    runtime.close().await;
+    close(&runtime, &handle, &printer).await;
     trace::end(traced).await;
-    runtime.hook_complaints().iter().for_each(|complaint| printer.note(complaint));
-    runtime.undo_complaints().iter().for_each(|complaint| printer.note(complaint));
     if args.ephemeral {
         forget(&runtime, &handle);
     }
     code
+}
+
+/// Ends all that has been started, and tells what has gone wrong beside the run.
+async fn close(runtime: &Runtime, handle: &SessionHandle, printer: &Printer) {
+    handle.close().await;
+    runtime.close().await;
+    let complaints = [runtime.hook_complaints(), runtime.undo_complaints()].concat();
+    complaints.iter().for_each(|complaint| printer.note(complaint));
+}
+
+/// Takes up the conversation that there is, or begins one.
+async fn take_up(
+    agent: &Agent,
+    source: &Source,
+    store: &Files,
+    printer: &mut Printer,
+) -> Result<SessionHandle, Failure> {
+    match *source {
+        Source::New => Ok(agent.start()),
+        Source::Fork(session) => Ok(agent.fork(fork(store, session)?).await?),
+        Source::Resume(session) => {
+            let handle = agent.resume(session).await?;
+            if printer.wants_whole_runs() {
+                open_run(store, session)?.iter().for_each(|event| printer.replayed(event));
+            }
+            Ok(handle)
+        }
+    }
+}
+
+/// Goes on with the run that an earlier process left open.
+async fn go_on(
+    agent: &Agent,
+    handle: &SessionHandle,
+    store: &Files,
+    listeners: Listeners<'_>,
+) -> Result<ExitCode, Failure> {
+    if agent.tools.names().any(|name| name == Message::NAME) {
+        recall(store, handle.session_id(), listeners.output, listeners.printer)?;
+    }
+    match handle.continue_run().await? {
+        Some(run) => answer(handle, run, listeners).await,
+        // Another process ended the run between the two looks at it.
+        None => last_answer(store, handle.session_id(), listeners.output, listeners.printer),
+    }
 }
 
 fn scene(agent: &Agent) -> Scene {

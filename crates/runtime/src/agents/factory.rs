@@ -11,7 +11,7 @@ use bowline_agent::journal::Store;
 use bowline_agent::limits::Limits;
 use bowline_agent::middleware::{Middleware, Timeout};
 use bowline_agent::orchestrator::{Orchestrator, React};
-use bowline_agent::tool::{Scope, Tool as _, Toolbox, ToolboxError, changed};
+use bowline_agent::tool::{Scope, Tool as _, ToolSource, Toolbox, ToolboxError, changed};
 use bowline_agent::{Agent, Memory, Redaction};
 use bowline_llm::fallback::Candidate;
 use bowline_llm::{Fallback, Model, ModelInfo, Secret};
@@ -46,7 +46,7 @@ pub struct AgentFactory {
 }
 
 /// What an agent is told before the user says anything.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Told {
     /// The system text in its sections.
     pub sections: Vec<Section>,
@@ -93,27 +93,18 @@ impl AgentFactory {
         let engine = self.engine(spawn, &own)?;
         let workspace = runtime.workspace_of(&engine);
         runtime.make_temp();
-        let (instructions, context, tools, orchestrator): (_, _, _, Arc<dyn Orchestrator>) =
-            match in_lines {
-                true => {
-                    let small = bowline_tools::small_toolbox(&workspace)?;
-                    let tools = shown(&toolboxes::of_agent(&own, &small)?, &engine)?;
-                    (String::new(), String::new(), tools, Arc::new(React))
-                }
-                false => {
-                    let Told { sections, tools, context } =
-                        self.told_at(spawn, &own, &name.model, &engine)?;
-                    (prompt::join(&sections), context, tools, own.orchestrator())
-                }
-            };
+        let Told { sections, tools, context } = match in_lines {
+            true => {
+                let small = bowline_tools::small_toolbox(&workspace)?;
+                let tools = shown(&toolboxes::of_agent(&own, &small)?, &engine)?;
+                Told { tools, ..Told::default() }
+            }
+            false => self.told_at(spawn, &own, &name.model, &engine)?,
+        };
+        let orchestrator: Arc<dyn Orchestrator> =
+            if in_lines { Arc::new(React) } else { own.orchestrator() };
         let window = model.info().context_window;
-        let more_tools =
-            (!in_lines).then(|| runtime.tools_of_servers(mcp::scope(&own), window)).flatten();
-        let more_tools = more_tools.map(|source| {
-            let engine = Arc::clone(&engine);
-            // All names are those of tools that are there.
-            changed(source, move |all| shown(&all, &engine).unwrap_or_default())
-        });
+        let more_tools = if in_lines { None } else { self.tools_of_servers(&own, window, &engine) };
         let timeout = own.timeout.filter(|time| !time.0.is_zero());
         let timeout = timeout.map(|time| Arc::new(Timeout(time.0)) as Arc<dyn Middleware>);
         let is = Attended { attended: choice.attended, is_kept: !choice.ephemeral };
@@ -126,7 +117,7 @@ impl AgentFactory {
         };
         let tells_with = (own.output == OutputMode::MessageTool).then(|| Message::NAME.to_owned());
         let agent = Agent {
-            instructions: instructions.into(),
+            instructions: prompt::join(&sections).into(),
             context,
             effort: name.effort,
             tools: runtime.recorded(&tools)?,
@@ -152,6 +143,19 @@ impl AgentFactory {
             Some(hooked) => Ok(hooked.surround(agent, engine)),
             None => Ok(agent),
         }
+    }
+
+    /// Returns where the tools of servers come from that an agent is shown.
+    fn tools_of_servers(
+        &self,
+        own: &AgentConfig,
+        context_window: Option<u64>,
+        engine: &Arc<Engine>,
+    ) -> Option<Arc<dyn ToolSource>> {
+        let source = self.runtime.tools_of_servers(mcp::scope(own), context_window)?;
+        let engine = Arc::clone(engine);
+        // All names are those of tools that are there.
+        Some(changed(source, move |all| shown(&all, &engine).unwrap_or_default()))
     }
 
     /// Returns what an agent is told before the user says anything, by a model that reads it: one that
