@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
 mod fetch;
+mod floods;
 mod names;
 mod repository;
 mod secrets;

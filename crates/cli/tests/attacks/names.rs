@@ -81,20 +81,25 @@ fn every_name_is_one_line_of_a_listing_and_only_its_own() {
 
 #[test]
 fn a_name_is_taken_as_it_is_shown() {
-    let given = || NAMES.into_iter().chain([(NAMES[4].0, AS_LINE)]);
     let mut made: Vec<(&'static str, Value)> = Vec::new();
     for (_, shown) in NAMES {
         let changed = json!({ "path": shown, "old_string": "needle", "new_string": "thread" });
         made.extend([("read", json!({ "path": shown })), ("edit", changed)]);
         made.push(("grep", json!({ "pattern": "thread", "path": shown })));
+        made.push(("git_diff", json!({ "path": shown })));
     }
     let calls = calls(made);
     let home = home(&calls);
+    let add = Command::new("git").args(["add", "--all"]).current_dir(home.work()).status();
+    assert!(add.unwrap().success());
     let told = told(&home, &calls, &[]);
-    for ((name, shown), told) in given().zip(told.chunks(3)) {
+    for ((name, shown), told) in NAMES.into_iter().zip(told.chunks(4)) {
         assert_eq!(told[0], "needle\n", "{shown}");
         assert!(told[1].contains(shown), "{shown}: {}", told[1]);
         assert!(told[2].ends_with("\n1:thread"), "{shown}: {}", told[2]);
+        // What is no text cannot be an argument of a program here.
+        let is_told = told[3].contains("\n-needle\n+thread");
+        assert_eq!(is_told, str::from_utf8(name).is_ok(), "{shown}: {}", told[3]);
         told.iter().for_each(|told| is_harmless(told));
         let path = home.work().join(OsStr::from_bytes(name));
         assert_eq!(std::fs::read_to_string(path).unwrap(), "thread\n", "{shown}");
