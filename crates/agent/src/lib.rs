@@ -56,6 +56,7 @@ mod redact;
 pub mod run;
 mod session;
 pub mod shared;
+mod tags;
 pub mod tool;
 pub mod transform;
 mod turn;
