@@ -5,6 +5,7 @@ mod fetch;
 mod floods;
 mod names;
 mod repository;
+mod roles;
 mod secrets;
 mod shown;
 #[path = "../support/mod.rs"]
