@@ -15,7 +15,8 @@
 //! - [`effect`]: what changes the conversation at a step; [`transform`]: what changes only what the
 //!   model gets to see of it; [`middleware`]: what wraps a run; [`on_stop`] and [`feed`]: who keeps
 //!   it going; [`on_end`]: what is done when it is down.
-//! - [`prompt`]: the system text, from plain facts.
+//! - [`prompt`]: the system text, from plain facts; [`visible`]: texts and names of strangers, so that all of
+//!   them is seen.
 //! - [`agent`], [`handle`], [`run`], [`event`]: the face for those who embed it.
 //! - `turn` owns one agent's log and does one step; `driver` does step after step.
 #![deny(missing_docs)]
@@ -55,9 +56,11 @@ mod redact;
 pub mod run;
 mod session;
 pub mod shared;
+mod tags;
 pub mod tool;
 pub mod transform;
 mod turn;
+pub mod visible;
 
 pub use agent::{Agent, Busy, ForkPoint, ToolExecution};
 pub use bowline_llm::Spent;

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use bowline_agent::id::SessionId;
+use bowline_agent::visible;
 use bowline_runtime::Runtime;
 use bowline_runtime::environment::Environment;
-use bowline_runtime::visible;
 use bowline_store::Files;
 use bowline_tools::undo::{Plan, Undo, UndoError, View};
 use serde_json::{Value, json};

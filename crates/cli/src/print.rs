@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bowline_agent::entry::CallStatus;
 use bowline_agent::event::{Event, EventBody};
+use bowline_agent::visible;
 use bowline_llm::{CallId, text_of};
-use bowline_runtime::visible;
 use bowline_server::dialect::{Dialect, Lines, Scene, Translator};
 
 use crate::args::{Events, Format};

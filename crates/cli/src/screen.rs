@@ -6,7 +6,7 @@
 
 use std::io::{self, StderrLock, StdoutLock, Write};
 
-use bowline_runtime::visible;
+use bowline_agent::visible;
 
 /// Returns the way to stdout.
 pub(crate) fn out() -> Screen<StdoutLock<'static>> {

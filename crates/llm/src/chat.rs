@@ -8,9 +8,7 @@ use bytes::Bytes;
 use crate::http::{Endpoint, Transport};
 use crate::wire::media::Taken;
 use crate::wire::{self, Connection, ids, json};
-use crate::{
-    CallId, Message, Messages, ModelError, ModelInfo, Request, ToolBlock, ToolSpec, WireId,
-};
+use crate::{CallId, Message, Messages, ModelError, ModelInfo, Request, ToolSpec, WireId};
 
 mod answer;
 mod decode;
@@ -206,10 +204,10 @@ impl wire::Codec for Codec {
         Decoder::new(Arc::clone(&self.provider), salt)
     }
 
-    fn decoder_for(&self, tools: &ToolBlock, salt: u64) -> Decoder {
+    fn decoder_for(&self, request: &Request, salt: u64) -> Decoder {
         let decoder = self.decoder(salt);
         match self.dialect.reads_calls_in_text {
-            true => decoder.reading_calls_in_text(tools),
+            true => decoder.reading_calls_in_text(request),
             false => decoder,
         }
     }

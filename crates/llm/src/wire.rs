@@ -5,7 +5,7 @@
 //! that sends, reads, waits and gives up. What several wires write alike lies below in `ids`, `json`,
 //! `media` and `shape`.
 
-use crate::{ErrorKind, ModelError, Request, Response, StreamEvent, ToolBlock, sse};
+use crate::{ErrorKind, ModelError, Request, Response, StreamEvent, sse};
 
 mod client;
 mod config;
@@ -33,9 +33,9 @@ pub trait Codec: Send + Sync + 'static {
     /// must not share a salt: the ids of replies repeat on servers that make none themselves.
     fn decoder(&self, salt: u64) -> Self::Decoder;
 
-    /// Makes the decoder for the reply to a request that offered `tools`, where that matters.
-    fn decoder_for(&self, tools: &ToolBlock, salt: u64) -> Self::Decoder {
-        let _ = tools;
+    /// Makes the decoder for the reply to a request, where it matters to which.
+    fn decoder_for(&self, request: &Request, salt: u64) -> Self::Decoder {
+        let _ = request;
         self.decoder(salt)
     }
 

@@ -23,8 +23,7 @@
 //! - [`permission`]: the gate of the permission modes.
 //! - [`hooks`]: commands of the user that run at moments of a session.
 //! - [`trust`]: which folders the user trusts.
-//! - [`plain`] and [`visible`]: what strangers say, harmless for a terminal, and so that all of it is seen;
-//!   `reading`: files of strangers.
+//! - [`plain`]: what strangers say, harmless for a terminal; `reading`: files of strangers.
 //! - `undo`: what records files before agents change them.
 //! - [`Runtime`]: all of it together, which makes agents.
 #![deny(missing_docs)]
@@ -59,7 +58,6 @@ mod test_machine;
 pub mod tools;
 pub mod trust;
 mod undo;
-pub mod visible;
 
 pub use agents::{AgentFactory, Told};
 pub use error::ConfigError;

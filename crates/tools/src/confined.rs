@@ -145,7 +145,7 @@ fn is_denial(text: &str) -> bool {
 fn line(confinement: &Confinement, path: Option<&str>, workspace: &Workspace) -> String {
     // The last one is the folder for what is temporary, which `TMPDIR` names.
     let own = confinement.writable.split_last().map_or(&[][..], |(_, own)| own);
-    let shown: Vec<String> = own.iter().map(|path| workspace.shown(path).to_string()).collect();
+    let shown: Vec<_> = own.iter().map(|path| workspace.shown(path)).collect();
     let writable = match shown.len() {
         0 => "only $TMPDIR can be written".to_owned(),
         1..=4 => format!("{} and $TMPDIR can be written", shown.join(", ")),

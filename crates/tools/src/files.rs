@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use bowline_agent::tool::{ToolContext, ToolError};
+use bowline_agent::visible::name;
 
 use crate::guard::Want;
 use crate::workspace::Workspace;
@@ -51,17 +52,20 @@ impl Loaded {
     ) -> Result<Option<Self>, ToolError> {
         let shown = workspace.shown(path);
         let failed = |error: io::Error| ToolError::Failed(format!("cannot read {shown}: {error}"));
+        let too_long = |length: u64| {
+            let (size, most) = (length >> 20, MAX_BYTES >> 20);
+            format!(
+                "{shown} has {size} MiB, more than the {most} MiB that fit; look at parts with grep or \
+                 bash"
+            )
+        };
         let unfit = |metadata: &Metadata| {
             if metadata.is_dir() {
                 Some(format!("{shown} is a folder; see what is in it with list"))
             } else if !metadata.is_file() {
                 Some(format!("{shown} is no regular file"))
             } else if metadata.len() > MAX_BYTES {
-                let (size, most) = (metadata.len() >> 20, MAX_BYTES >> 20);
-                Some(format!(
-                    "{shown} has {size} MiB, more than the {most} MiB that fit; look at parts with grep \
-                     or bash"
-                ))
+                Some(too_long(metadata.len()))
             } else {
                 None
             }
@@ -72,7 +76,7 @@ impl Loaded {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
         }
-        let (mut file, path) = match open(path) {
+        let (file, path) = match open(path) {
             Ok(opened) => opened,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
@@ -82,8 +86,12 @@ impl Loaded {
         if let Some(why) = unfit(&metadata) {
             return Err(ToolError::Failed(why));
         }
+        // It may grow, and some files say that they are empty.
         let mut content = Vec::new();
-        file.read_to_end(&mut content).map_err(failed)?;
+        (&file).take(MAX_BYTES + 1).read_to_end(&mut content).map_err(failed)?;
+        if content.len() as u64 > MAX_BYTES {
+            return Err(ToolError::Failed(too_long(content.len() as u64)));
+        }
         Ok(Some(Self { path, metadata, content }))
     }
 
@@ -143,8 +151,7 @@ const MAX_OWN: u64 = 4 << 20;
 
 /// Notes that the agent knows a file's content.
 pub(crate) fn remember(cx: &ToolContext, path: &Path, content: &[u8]) -> Result<(), ToolError> {
-    // A path that is no UTF-8 cannot have come from a model, and is never looked up exactly.
-    let seen = Seen { path: path.to_string_lossy().into_owned(), sha256: hash(content) };
+    let seen = Seen { path: recorded(path), sha256: hash(content) };
     cx.record(RECORD, &seen)
 }
 
@@ -155,13 +162,18 @@ pub(crate) fn knows(cx: &ToolContext, path: &Path, content: &[u8]) -> bool {
 
 /// Notes that the agent's file is gone.
 pub(crate) fn forget(cx: &ToolContext, path: &Path) -> Result<(), ToolError> {
-    let seen = Seen { path: path.to_string_lossy().into_owned(), sha256: String::new() };
+    let seen = Seen { path: recorded(path), sha256: String::new() };
     cx.record(RECORD, &seen)
 }
 
 fn seen(cx: &ToolContext, path: &Path) -> Option<Seen> {
-    let path = path.to_string_lossy();
-    cx.last_recorded(RECORD, |seen| seen.read::<Seen>().ok().filter(|seen| *seen.path == *path))
+    let path = recorded(path);
+    cx.last_recorded(RECORD, |seen| seen.read::<Seen>().ok().filter(|seen| seen.path == path))
+}
+
+/// Returns a path as it is written down, where it must be text, and no two may be alike.
+fn recorded(path: &Path) -> String {
+    path.to_str().map_or_else(|| name::quoted(path), str::to_owned)
 }
 
 fn hash(content: &[u8]) -> String {
@@ -212,7 +224,7 @@ pub(crate) fn missing(workspace: &Workspace, path: &Path) -> ToolError {
     let near: Vec<String> = near
         .iter()
         .take(3)
-        .map(|(_, other)| workspace.shown(&folder.join(other)).to_string())
+        .map(|(_, other)| workspace.shown(&folder.join(other)).into_owned())
         .collect();
     ToolError::Failed(if near.is_empty() {
         format!("there is no {shown}")

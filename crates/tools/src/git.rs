@@ -7,6 +7,7 @@
 //! run: without them every file would seem changed. A commit runs the hooks, as it would for a person,
 //! and is therefore decided about as a command.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
 
@@ -16,6 +17,7 @@ use serde::Deserialize;
 use bowline_agent::tool::{
     Access, Deadline, Recovery, Tool, ToolContext, ToolError, ToolOutput, Toolbox, ToolboxError,
 };
+use bowline_agent::visible::name;
 
 use crate::run::{Program, run};
 use crate::workspace::Workspace;
@@ -117,13 +119,15 @@ pub struct GitCommitInput {
     all: Option<bool>,
 }
 
-/// Returns a path as git may get it.
-fn plain(path: &str) -> Result<&str, ToolError> {
+/// Returns a path as git may get it; one that git has shown in quotes is what it stands for.
+fn plain(path: &str) -> Result<Cow<'_, str>, ToolError> {
+    let read = name::read(path).and_then(|path| path.into_os_string().into_string().ok());
+    let path = read.map_or(Cow::Borrowed(path), Cow::Owned);
     let is_inside =
         |component: Component<'_>| matches!(component, Component::Normal(_) | Component::CurDir);
     let is_plain = !path.trim().is_empty()
         && !path.contains('\0')
-        && Path::new(path).components().all(is_inside);
+        && Path::new(&*path).components().all(is_inside);
     match is_plain {
         true => Ok(path),
         false => Err(ToolError::Failed(format!(
@@ -174,6 +178,9 @@ async fn git(
         "core.fsmonitor=false",
         "-c",
         "core.pager=cat",
+        // A repository could have names shown as they are, and what they do to a line.
+        "-c",
+        "core.quotePath=true",
         "-c",
         "color.ui=false",
         "-c",
@@ -248,15 +255,14 @@ impl Tool for GitDiff {
     looks!(GitDiffInput);
 
     async fn run(&self, input: GitDiffInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
+        let path = input.path.as_deref().map(plain).transpose()?;
         let mut arguments = vec!["diff", "--no-ext-diff", "--no-textconv"];
         arguments.push("--ignore-submodules=dirty");
         if input.staged.unwrap_or(false) {
             arguments.push("--staged");
         }
         arguments.push("--");
-        if let Some(path) = &input.path {
-            arguments.push(plain(path)?);
-        }
+        arguments.extend(path.as_deref());
         Ok(look(&self.0, &arguments, cx).await?.into())
     }
 }
@@ -276,7 +282,7 @@ impl Tool for GitLog {
 
 impl GitCommitInput {
     /// Checks what is asked for, and says which files are meant.
-    fn checked(&self) -> Result<&[String], ToolError> {
+    fn checked(&self) -> Result<Vec<Cow<'_, str>>, ToolError> {
         let message = self.message.trim();
         if message.is_empty() || message.starts_with('-') || message.contains('\0') {
             return Err(ToolError::failed(
@@ -287,8 +293,7 @@ impl GitCommitInput {
         if !files.is_empty() && self.all.unwrap_or(false) {
             return Err(ToolError::failed("give files or all, not both"));
         }
-        files.iter().try_for_each(|file| plain(file).map(|_| ()))?;
-        Ok(files)
+        files.iter().map(|file| plain(file)).collect()
     }
 }
 
@@ -313,7 +318,7 @@ impl Tool for GitCommit {
 
     async fn run(&self, input: GitCommitInput, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
         let files = input.checked()?;
-        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        let files: Vec<&str> = files.iter().map(|file| &**file).collect();
         if !files.is_empty() {
             // Git commits a file by its name only if it knows it.
             git(&self.0, &[&["add", "--"], &*files].concat(), &[], cx).await?;

@@ -1,5 +1,6 @@
 //! Reading files.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use base64::Engine;
@@ -94,11 +95,13 @@ fn read(
 }
 
 /// Returns the lines asked for, as many as fit, and what there is beyond them.
+///
+/// Only what is shown is made text: of bytes that are none it has three times as many.
 fn page(content: &[u8], input: &ReadInput, bounds: Bounds) -> Result<String, ToolError> {
-    let text = String::from_utf8_lossy(content);
-    let is_lossy = matches!(text, std::borrow::Cow::Owned(_));
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    let total = text.lines().count();
+    let is_lossy = std::str::from_utf8(content).is_err();
+    let content = content.strip_prefix("\u{feff}".as_bytes()).unwrap_or(content);
+    let lines = || content.strip_suffix(b"\n").unwrap_or(content).split(|byte| *byte == b'\n');
+    let total = if content.is_empty() { 0 } else { lines().count() };
     let first = input.offset.unwrap_or(1).max(1);
     if total == 0 {
         return Ok("(empty file)".to_owned());
@@ -113,18 +116,20 @@ fn page(content: &[u8], input: &ReadInput, bounds: Bounds) -> Result<String, Too
     let room = bounds.bytes().saturating_sub(200);
     let mut page = String::new();
     let mut count = 0;
-    for line in text.lines().skip(first - 1).take(wanted) {
+    for line in lines().skip(first - 1).take(wanted) {
+        let line = text_of(line, room);
         if page.len() + line.len() > room {
             break;
         }
-        page.push_str(line);
+        page.push_str(&line);
         page.push('\n');
         count += 1;
     }
     let mut notes = Vec::new();
     if count == 0 {
-        let line = text.lines().nth(first - 1).unwrap_or_default();
-        page.push_str(&line[..line.floor_char_boundary(room)]);
+        let line = lines().nth(first - 1).unwrap_or_default();
+        let text = text_of(line, room);
+        page.push_str(&text[..text.floor_char_boundary(room)]);
         page.push('\n');
         count = 1;
         notes.push(format!(
@@ -141,11 +146,17 @@ fn page(content: &[u8], input: &ReadInput, bounds: Bounds) -> Result<String, Too
     }
     if !notes.is_empty() {
         page.push_str(&format!("[{}]", notes.join("; ")));
-    } else if !text.ends_with('\n') {
+    } else if !content.ends_with(b"\n") {
         // The model sees that the last line has no end.
         page.pop();
     }
     Ok(page)
+}
+
+/// Returns a line without its end, or the beginning of one that is longer than there is room.
+fn text_of(line: &[u8], room: usize) -> Cow<'_, str> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    String::from_utf8_lossy(line.get(..room + 4).unwrap_or(line))
 }
 
 /// Recognizes an image by its first bytes.

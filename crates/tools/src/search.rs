@@ -5,6 +5,7 @@ mod grep;
 mod ignored;
 mod list;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use ignore::{DirEntry, WalkBuilder};
@@ -79,8 +80,8 @@ impl Place {
 
     /// Returns a path relative to where the search began or, if that is not the working folder, as
     /// other tools take it.
-    fn shown(&self, path: &Path) -> String {
-        self.workspace.shown(path).to_string()
+    fn shown<'a>(&self, path: &'a Path) -> Cow<'a, str> {
+        self.workspace.shown(path)
     }
 
     /// Starts a result that may become no longer than the model's limit.

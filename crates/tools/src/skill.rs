@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use bowline_agent::tool::{Access, Recovery, Tool, ToolContext, ToolError, ToolOutput};
+use bowline_agent::visible::name;
 use bowline_llm::{CallId, text_of};
 
 use crate::files;
@@ -80,10 +81,10 @@ impl LoadSkill {
         let more = if files.len() > FILES { ", and more" } else { "" };
         files.truncate(FILES);
         match files.is_empty() {
-            true => format!("[skill folder: {}]", folder.display()),
+            true => format!("[skill folder: {}]", name::shown(&folder)),
             false => format!(
                 "[skill folder: {}; paths above are relative to it; its files: {}{more}]",
-                folder.display(),
+                name::shown(&folder),
                 files.join(", "),
             ),
         }
@@ -151,7 +152,7 @@ fn files_of(folder: &Path) -> Vec<String> {
             && !(entry.depth() == 1 && entry.file_name().eq_ignore_ascii_case("SKILL.md"))
     });
     let paths = files.filter_map(|entry| {
-        Some(entry.path().strip_prefix(folder).ok()?.to_string_lossy().into_owned())
+        Some(name::shown(entry.path().strip_prefix(folder).ok()?).into_owned())
     });
     paths.take(FILES + 1).collect()
 }

@@ -1,5 +1,6 @@
 //! Where tools work.
 
+use std::borrow::Cow;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use bowline_agent::event::AgentMeta;
 use bowline_agent::id::{AgentId, SessionId};
 use bowline_agent::on_end::OnEnd;
 use bowline_agent::tool::{ToolContext, ToolError};
+use bowline_agent::visible::name;
 
 use crate::bash::GRACE;
 use crate::confined;
@@ -47,8 +49,12 @@ impl Workspace {
         confined::remove_temporary(&self.scratch, &owner(session, agent));
     }
 
-    /// Returns an absolute path without `.` and `..`, which are resolved by name alone.
+    /// Returns an absolute path without `.` and `..`, which are resolved by name alone. What is shown in
+    /// quotes is taken in quotes.
     pub(crate) fn resolve(&self, path: &str) -> PathBuf {
+        if let Some(path) = name::read(path) {
+            return normalize(&self.cwd.join(path));
+        }
         let path = match (path.strip_prefix("~/"), self.environment.get("HOME")) {
             (Some(rest), Some(home)) => Path::new(home).join(rest),
             (Some(_), None) | (None, _) => self.cwd.join(path),
@@ -56,10 +62,16 @@ impl Workspace {
         normalize(&path)
     }
 
-    /// Returns a path as the model should see it: relative if it is in the working folder.
-    pub(crate) fn shown<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
+    /// Returns a path as the model should see it: relative if it is in the working folder, and in quotes
+    /// if it would not be seen as it is.
+    pub(crate) fn shown<'a>(&self, path: &'a Path) -> Cow<'a, str> {
+        name::shown(self.relative(path))
+    }
+
+    /// Returns a path relative to the working folder, if it is in there.
+    pub(crate) fn relative<'a>(&self, path: &'a Path) -> &'a Path {
         let relative = path.strip_prefix(&self.cwd).ok();
-        relative.filter(|path| !path.as_os_str().is_empty()).unwrap_or(path).display()
+        relative.filter(|path| !path.as_os_str().is_empty()).unwrap_or(path)
     }
 
     /// Returns the folder for what tools keep of a session; it may not exist yet.
@@ -137,7 +149,10 @@ mod tests {
         assert_eq!(workspace.resolve("../../../../etc"), Path::new("/etc"));
         assert_eq!(workspace.resolve("~/x"), Path::new("/home/me/x"));
         assert_eq!(workspace.resolve(""), Path::new("/project/here"));
-        assert_eq!(workspace.shown(Path::new("/project/here/a")).to_string(), "a");
-        assert_eq!(workspace.shown(Path::new("/project/here")).to_string(), "/project/here");
+        assert_eq!(workspace.resolve(r#""a\nb/../c""#), Path::new("/project/here/c\""));
+        assert_eq!(workspace.resolve(r#""a\nb""#), Path::new("/project/here/a\nb"));
+        assert_eq!(workspace.shown(Path::new("/project/here/a\nb")), r#""a\nb""#);
+        assert_eq!(workspace.shown(Path::new("/project/here/a")), "a");
+        assert_eq!(workspace.shown(Path::new("/project/here")), "/project/here");
     }
 }

@@ -22,9 +22,9 @@ use super::hire::{Hired, Stage, delegation_context, unknown};
 use super::member::{Interaction, Seat};
 use super::reflections::Failure;
 use super::report::Report;
-use super::text::tagged;
 use super::ticket::Ticket;
 use super::trace::trace;
+use crate::tags::tagged;
 
 /// A task, and the agent that has it now. It may outlive its call, behind it.
 pub(super) struct Errand {

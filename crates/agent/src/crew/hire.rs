@@ -15,7 +15,8 @@ use super::member::{ChildTools, Member, Seat};
 use super::registry::Card;
 use super::slug::slug;
 use super::spawn::Spawn;
-use super::text::{cut, tagged};
+use super::text::cut;
+use crate::tags::tagged;
 
 /// What agents are called that are made of a system text.
 pub(super) const AD_HOC: &str = "ad-hoc";

@@ -10,7 +10,7 @@ use crate::op::{Op, OpKind};
 use crate::tool::{Access, Recovery, Tool, ToolContext, ToolError, ToolOutput};
 
 use super::registry::Registry;
-use super::text::within;
+use crate::tags::within;
 
 /// Sends messages between agents at work.
 pub(super) struct SendMessage(pub(super) Arc<Registry>);

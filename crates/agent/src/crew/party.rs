@@ -19,7 +19,7 @@ use super::errand::Errand;
 use super::member::{OnError, Seat};
 use super::report::Report;
 use super::slots::Lent;
-use super::text::tagged;
+use crate::tags::tagged;
 
 /// The tasks of one call, and those who do them.
 pub(super) struct Party {

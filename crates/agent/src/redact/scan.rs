@@ -28,8 +28,15 @@ pub(super) struct Found {
 
 /// Looks for secrets in a text.
 pub(super) fn scan(text: &str) -> Scan {
-    let scanner =
-        Scanner { text, bytes: text.as_bytes(), at: 0, word: 0..0, bare: 0, scan: Scan::default() };
+    let scanner = Scanner {
+        text,
+        bytes: text.as_bytes(),
+        at: 0,
+        word: 0..0,
+        bare: 0,
+        closing: 0,
+        scan: Scan::default(),
+    };
     scanner.run()
 }
 
@@ -88,8 +95,10 @@ struct Scanner<'a> {
     at: usize,
     // The last word.
     word: Range<usize>,
-    // Where the last value without quotes ends. Others may begin in it, and end there too.
+    // Where the last value without quotes ends, and where what closes something begins before that. Others
+    // may begin in it, and end there too.
     bare: usize,
+    closing: usize,
     scan: Scan,
 }
 
@@ -166,7 +175,8 @@ impl<'a> Scanner<'a> {
         let rest = self.rest(self.at);
         let gap = rest.iter().take_while(|byte| between(byte)).count();
         let is_of_secret = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'+');
-        let length = rest[gap..].iter().take_while(|byte| is_of_secret(byte)).count();
+        // One more than it has tells that it is none.
+        let length = rest[gap..].iter().take(41).take_while(|byte| is_of_secret(byte)).count();
         let start = self.at + gap;
         if gap > 4 || length > 40 {
             return;
@@ -262,19 +272,19 @@ impl<'a> Scanner<'a> {
         at += usize::from(quote.is_some());
         let has_scheme = scheme(self.rest(at));
         at += has_scheme.unwrap_or(0);
-        let length = match quote {
+        let (end, closing) = match quote {
             Some(quote) => {
                 let ends = |byte: &u8| *byte == quote || matches!(byte, b'\n' | b'\r' | b'\\');
                 let rest = self.rest(at);
-                rest.iter().position(ends).unwrap_or(rest.len())
+                let end = at + rest.iter().position(ends).unwrap_or(rest.len());
+                (end, self.closing(at, end))
             }
-            None => self.bare_end(at) - at,
+            None => self.bare_end(at),
         };
-        if at + length == self.bytes.len() {
+        if end == self.bytes.len() {
             self.opens(at);
         }
-        let value = &self.text[at..at + length];
-        let value = value.trim_end_matches([')', ']', '}', ' ']);
+        let value = &self.text[at..closing];
         let beside =
             Beside { name, value, is_quoted: quote.is_some(), has_scheme: has_scheme.is_some() };
         // A token has the same kind wherever it stands.
@@ -290,14 +300,20 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Finds where a value without quotes ends.
-    fn bare_end(&mut self, at: usize) -> usize {
+    /// Finds where a value without quotes ends, and where what closes something begins before that.
+    fn bare_end(&mut self, at: usize) -> (usize, usize) {
         if self.bare < at {
             let ends = |byte: &u8| byte.is_ascii_whitespace() || b"\"'`,;&<>|\\".contains(byte);
             self.bare =
                 self.rest(at).iter().position(ends).map_or(self.bytes.len(), |end| at + end);
+            self.closing = self.closing(at, self.bare);
         }
-        self.bare
+        (self.bare, self.closing.max(at))
+    }
+
+    /// Finds where what closes something begins at the end of a value.
+    fn closing(&self, at: usize, end: usize) -> usize {
+        at + self.text[at..end].trim_end_matches([')', ']', '}', ' ']).len()
     }
 
     /// Looks for a password in `scheme://user:password@host`.

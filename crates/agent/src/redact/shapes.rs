@@ -1,6 +1,6 @@
 //! What tokens of well-known services look like.
 
-use super::value::is_varied;
+use super::value::{LOOKED_AT, is_varied};
 
 /// A beginning by which a token is known, and what follows it.
 struct Shape {
@@ -108,6 +108,11 @@ pub(super) fn at(text: &[u8]) -> Token {
             return Token::Begun;
         }
         let Some(tail) = text.strip_prefix(begins) else { continue };
+        let near = &tail[..tail.len().min(LOOKED_AT)];
+        let is_long = near.iter().all(|byte| rest.holds(*byte)) && near.len() < tail.len();
+        if is_long && !is_varied(near) {
+            return Token::None;
+        }
         let length = tail.iter().take_while(|byte| rest.holds(**byte)).count();
         // The dot at the end of a sentence is none of it.
         let last = tail[..length].iter().rposition(|byte| *byte != b'.');

@@ -356,12 +356,27 @@ fn a_text_that_is_nothing_but_beginnings_is_searched_in_time() {
         "hooks.slack.com/services/",
         "https://hooks.slack.com/services/T",
         "known-to-be-secre",
+        "SG.",
+        "ya29.",
+        "a.hvs.",
+        "AKIAIOSFODNN7EXAMPLE/",
     ];
     let redaction = Redaction::new([("KEY".to_owned(), "known-to-be-secret".into())]);
     let started = std::time::Instant::now();
     for beginning in beginnings {
         let text = beginning.repeat((1 << 18) / beginning.len());
         redaction.apply(&text);
+    }
+    // Each value goes on to the end, and none is a secret.
+    let references = "TOKEN=${".repeat(1 << 15);
+    redaction.apply(&format!("{references}{}", ")".repeat(1 << 18)));
+    // Whoever writes a `.env` may have it hold values that are hardly told apart.
+    let value = |n: usize| (format!("N{n}"), Secret::from(format!("{:a<128}{n:04}", "secret")));
+    let nested = |n: usize| (format!("P{n}"), Secret::from(format!("secret-{}", "b".repeat(n))));
+    let values = (0..5_000).map(value).chain((1..1_000).map(nested));
+    let redaction = Redaction::default().with_secrets_of_work(values);
+    for beginning in [format!("{:a<128}", "secret"), format!("secret-{}", "b".repeat(2_000))] {
+        redaction.apply(&beginning.repeat((1 << 18) / beginning.len()));
     }
     // What grows with the square of the length takes minutes.
     assert!(started.elapsed() < std::time::Duration::from_secs(60));

@@ -10,7 +10,7 @@ const PASSWORD: usize = 8;
 const RANDOM: usize = 20;
 
 /// So much of a value is looked at, in bytes: what comes behind changes nothing.
-const LOOKED_AT: usize = 512;
+pub(super) const LOOKED_AT: usize = 512;
 
 /// Tells whether a variable with this name and content is a secret that must not be shown: its name is
 /// that of a key and its content is not a place, a word or a number, or its content looks random.

@@ -6,7 +6,7 @@ use super::{Redaction, Spans, replaced};
 const LINE: usize = 4_096;
 
 /// So much is held back at most.
-const HELD: usize = 16_384;
+pub(super) const HELD: usize = 16_384;
 
 /// Shows a text as it comes, but for its end where that may be the beginning of a secret.
 #[derive(Default)]

@@ -8,8 +8,8 @@ use bowline_agent::entry::{Entry, EntryKind, Wake};
 use bowline_agent::id::{AgentId, OpId, SessionId, Source as _, SystemSource};
 use bowline_agent::journal::{Pos, Store as _};
 use bowline_agent::op::{Decision, Op, OpKind, Scope};
+use bowline_agent::visible;
 use bowline_llm::CallId;
-use bowline_runtime::visible;
 use bowline_store::Files;
 
 use crate::args::{self, Decide, HowLong};

@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
 mod fetch;
+mod floods;
+mod names;
 mod repository;
+mod roles;
 mod secrets;
 mod shown;
 #[path = "../support/mod.rs"]

@@ -19,7 +19,7 @@ const HOSTILE: &str = "\u{1b}]52;c;cm0gLXJm\u{7}\u{1b}]0;title\u{7}\u{1b}]8;;htt
     \u{1b}[31mred\u{1b}[2J\u{9b}2J\u{9d}0;t\u{9c}\u{90}q\u{9c}good\rbad\u{8}\u{8}\u{7}\u{202e}txt\u{2066}x\u{1b}";
 
 #[track_caller]
-fn is_harmless(text: &str) {
+pub(super) fn is_harmless(text: &str) {
     let acts = |c: char| {
         c.is_control() && !matches!(c, '\n' | '\t')
             || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -10,8 +10,8 @@ use super::reasoning::Details;
 use super::text_calls::{self, Found};
 use crate::wire::{Decode, ids, json};
 use crate::{
-    AssistantMessage, AssistantPart, ErrorKind, ModelError, Opaque, Reasoning, Response, Spent,
-    StopReason, StreamEvent, ToolBlock, ToolCall, Usage, sse,
+    AssistantMessage, AssistantPart, ErrorKind, Message, ModelError, Opaque, Part, Reasoning,
+    Request, Response, Spent, StopReason, StreamEvent, ToolBlock, ToolCall, Usage, sse,
 };
 
 /// Turns the data of a stream's events into [`StreamEvent`]s and, at the end, a [`Response`].
@@ -56,6 +56,8 @@ impl CallDraft {
 struct Watch {
     /// The tools that were offered.
     tools: ToolBlock,
+    /// What tools have said.
+    results: Vec<Arc<[Part]>>,
     /// How much of the text has been handed out.
     told: usize,
 }
@@ -83,12 +85,20 @@ impl Decoder {
         }
     }
 
-    /// Lets calls that the model wrote as text count as calls of these tools, if the reply has no
-    /// others. What may become one is handed out only when it is known that it does not.
+    /// Lets calls that the model wrote as text count as calls of the tools of a request, if the reply has
+    /// no others, and if the model does not only repeat what it has read in a result. What may become one
+    /// is handed out only when it is known that it does not.
     #[must_use]
-    pub fn reading_calls_in_text(mut self, tools: &ToolBlock) -> Self {
-        let tools = tools.clone();
-        self.watch = (!tools.specs().is_empty()).then_some(Watch { tools, told: 0 });
+    pub fn reading_calls_in_text(mut self, request: &Request) -> Self {
+        let tools = request.tools.clone();
+        if tools.specs().is_empty() {
+            return self;
+        }
+        let said = request.messages.iter().filter_map(|message| match &**message {
+            Message::Results(results) => Some(results.iter().map(|one| Arc::clone(&one.content))),
+            Message::User(_) | Message::Assistant(_) => None,
+        });
+        self.watch = Some(Watch { tools, results: said.flatten().collect(), told: 0 });
         self
     }
 }
@@ -280,11 +290,12 @@ impl Decoder {
 
     /// Finds the calls in the text, now that all of it is there, and hands out what was held back.
     fn settle(&mut self, emit: &mut dyn FnMut(StreamEvent)) {
-        let Some(Watch { tools, told }) = self.watch.take() else { return };
+        let Some(Watch { tools, results, told }) = self.watch.take() else { return };
         let is_whole = matches!(self.stop, Some(StopReason::EndTurn | StopReason::ToolUse));
         let found = (is_whole && self.calls.is_empty())
             .then(|| text_calls::find(&self.text, tools.specs()))
-            .flatten();
+            .flatten()
+            .filter(|found| !found.calls.iter().any(|call| call.is_repeated(&results)));
         let (text, calls) = match found {
             Some(Found { text, calls }) => (text, calls),
             None => (std::mem::take(&mut self.text), Vec::new()),
@@ -293,7 +304,7 @@ impl Decoder {
             emit(StreamEvent::TextDelta(rest.to_owned()));
         }
         self.text = text;
-        for (index, text_calls::Call { name, arguments }) in calls.into_iter().enumerate() {
+        for (index, text_calls::Call { name, arguments, .. }) in calls.into_iter().enumerate() {
             emit(StreamEvent::ToolCallDelta {
                 index,
                 name: Some(name.clone()),

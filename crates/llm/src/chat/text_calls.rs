@@ -5,11 +5,13 @@
 //! must be the whole text. A text is taken for calls only if all that looks like one is one: the
 //! name of a tool that was offered and its arguments. What stands around the calls stays text.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::ToolSpec;
+use crate::{Part, ToolSpec};
 
 /// The text and the calls in it.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,6 +25,22 @@ pub(super) struct Found {
 pub(super) struct Call {
     pub(super) name: String,
     pub(super) arguments: String,
+    /// All of what it is written in, but for space.
+    written: String,
+}
+
+impl Call {
+    /// Tells whether the model has read the call in what tools said: then it does not make one but shows
+    /// what it has read, as it may have been asked to, and whoever wrote that must not run anything.
+    pub(super) fn is_repeated(&self, results: &[Arc<[Part]>]) -> bool {
+        let mut said = results.iter().flat_map(|parts| parts.iter()).filter_map(Part::as_text);
+        said.any(|text| without_space(text).contains(&self.written))
+    }
+}
+
+/// Returns a text without what may change when it is repeated.
+fn without_space(text: &str) -> String {
+    text.chars().filter(|c| !c.is_whitespace()).collect()
 }
 
 const HERMES: &str = "<tool_call>";
@@ -110,6 +128,11 @@ fn marked(text: &str, tools: &[ToolSpec]) -> Option<Found> {
     Some(found)
 }
 
+/// Returns what stands in a text before its rest, but for space.
+fn before(text: &str, rest: &str) -> String {
+    without_space(text.strip_suffix(rest).unwrap_or(text))
+}
+
 /// Reads `name><parameter=key>value</parameter>…</function>`, and returns what follows it.
 fn tagged<'a>(text: &'a str, tools: &[ToolSpec]) -> Option<(Call, &'a str)> {
     let (name, mut rest) = text.split_once('>')?;
@@ -119,7 +142,8 @@ fn tagged<'a>(text: &'a str, tools: &[ToolSpec]) -> Option<(Call, &'a str)> {
         rest = rest.trim_start();
         if let Some(behind) = rest.strip_prefix("</function>") {
             let arguments = Value::Object(arguments).to_string();
-            return Some((Call { name: name.to_owned(), arguments }, behind));
+            let written = format!("{FUNCTION}{}", before(text, behind));
+            return Some((Call { name: name.to_owned(), arguments, written }, behind));
         }
         let (key, value) = rest.strip_prefix("<parameter=")?.split_once('>')?;
         let (value, behind) = value.split_once("</parameter>")?;
@@ -152,7 +176,8 @@ fn mistral<'a>(text: &'a str, calls: &mut Vec<Call>) -> Option<&'a str> {
     };
     let (arguments, rest) = json(arguments.trim_start())?;
     let arguments = object(arguments)?;
-    calls.push(Call { name: name.trim().to_owned(), arguments });
+    let written = format!("{MISTRAL}{}", before(text, rest));
+    calls.push(Call { name: name.trim().to_owned(), arguments, written });
     Some(rest)
 }
 
@@ -189,7 +214,7 @@ fn call(text: &str) -> Option<(Call, &str)> {
         Some(arguments) => object(arguments.get())?,
         None => "{}".to_owned(),
     };
-    Some((Call { name, arguments }, rest))
+    Some((Call { name, arguments, written: before(text, rest) }, rest))
 }
 
 /// Reads an object, which some models write into a string.

@@ -114,11 +114,10 @@ impl<C: Codec> Exchange<C> {
     async fn send(&mut self, request: Request) -> Result<(), ModelError> {
         let Connection { transport, endpoint, codec } = &*self.connection;
         let body = codec.body(&request);
-        let tools = request.tools.clone();
+        let decoder = codec.decoder_for(&request, RandomState::new().build_hasher().finish());
         // The history may be large, and is not needed while the answer comes.
         drop(request);
         let mut answer = transport.post(endpoint, body).await?;
-        let decoder = codec.decoder_for(&tools, RandomState::new().build_hasher().finish());
         let first = answer.chunk().await?;
         if codec.is_streaming() && is_stream(&answer, first.as_deref().unwrap_or_default()) {
             let lines = sse::Decoder::default();

@@ -13,7 +13,7 @@ use crate::project;
 use crate::reading;
 use crate::skills;
 use crate::trust::Trusted;
-use crate::visible::on_one_line;
+use bowline_agent::visible::on_one_line;
 
 use super::assigned::{set, variable_layer};
 use super::check::{self, Fault, as_error, as_errors};

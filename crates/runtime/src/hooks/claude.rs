@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use bowline_agent::visible::name;
+
 use super::config::{Event, Matcher, a_minute};
 use crate::config::Mode;
 use crate::reading::text_of;
@@ -167,7 +169,11 @@ pub(super) fn arguments(tool: &str, ours: Value, cwd: &Path) -> Value {
         && let Some(path) = object.remove("path").or_else(|| object.remove("file_path"))
     {
         let path = match path {
-            Value::String(path) => Value::String(cwd.join(path).to_string_lossy().into_owned()),
+            Value::String(path) => {
+                // The tool takes a name in quotes for what it stands for.
+                let path = name::read(&path).unwrap_or_else(|| path.into());
+                Value::String(cwd.join(path).to_string_lossy().into_owned())
+            }
             other => other,
         };
         object.insert("file_path".to_owned(), path);

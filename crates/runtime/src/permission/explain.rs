@@ -10,7 +10,7 @@ use bowline_llm::ToolCall;
 use super::engine::Engine;
 use super::judgement::Judgement;
 use super::shell::{Run, Word};
-use crate::visible::on_one_line;
+use bowline_agent::visible::on_one_line;
 
 /// A call that is made up.
 #[derive(Debug, Clone)]

@@ -10,7 +10,7 @@ use bowline_agent::op::{self, Scope};
 use super::engine::Engine;
 use super::judgement::{Decision, Judgement, Why};
 use super::rule::Rule;
-use crate::visible;
+use bowline_agent::visible;
 
 #[async_trait]
 impl Gate for Engine {

@@ -40,20 +40,34 @@ impl<R> Lines<R> {
     }
 
     fn take(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            if byte == b'\n' {
+        let mut rest = bytes;
+        while let Some(first) = rest.first() {
+            if *first == b'\n' {
                 self.end_line();
+                rest = &rest[1..];
                 continue;
             }
-            self.scan.take(byte);
-            self.length += 1;
-            if self.length <= self.longest {
-                self.ready.push(byte);
-            } else if self.length == self.longest + 1 {
-                // What is left of it is no message, and is passed over.
-                self.ready.push(b'\n');
+            // Most of a long line means nothing, and is passed on at once.
+            let plain = self.scan.plain(rest);
+            let (run, behind) = rest.split_at(plain.max(1));
+            match plain {
+                0 => self.scan.take(*first),
+                _ => self.scan.keep(run),
             }
+            self.pass(run);
+            rest = behind;
         }
+    }
+
+    /// Passes on what belongs to a line, as far as it may be that long.
+    fn pass(&mut self, run: &[u8]) {
+        let room = self.longest.saturating_sub(self.length);
+        self.ready.extend_from_slice(run.get(..room).unwrap_or(run));
+        if self.length <= self.longest && run.len() > room {
+            // What is left of it is no message, and is passed over.
+            self.ready.push(b'\n');
+        }
+        self.length += run.len();
     }
 
     fn end_line(&mut self) {
@@ -113,9 +127,18 @@ struct Scan {
 }
 
 impl Scan {
+    /// Returns how many bytes follow that change nothing, and are only kept.
+    fn plain(&self, bytes: &[u8]) -> usize {
+        let says = |byte: &u8| match self.in_string {
+            true => self.is_escaped || matches!(byte, b'"' | b'\\' | b'\n'),
+            false => !byte.is_ascii_alphanumeric(),
+        };
+        bytes.iter().position(says).unwrap_or(bytes.len())
+    }
+
     fn take(&mut self, byte: u8) {
         if self.in_string {
-            self.keep(byte);
+            self.keep(&[byte]);
             match byte {
                 _ if self.is_escaped => self.is_escaped = false,
                 b'\\' => self.is_escaped = true,
@@ -127,7 +150,7 @@ impl Scan {
         match byte {
             b'"' => {
                 self.in_string = true;
-                self.keep(byte);
+                self.keep(&[byte]);
             }
             b'{' | b'[' => self.depth += 1,
             b'}' | b']' => {
@@ -141,13 +164,14 @@ impl Scan {
                 self.text.clear();
             }
             byte if byte.is_ascii_whitespace() => {}
-            _ => self.keep(byte),
+            _ => self.keep(&[byte]),
         }
     }
 
-    fn keep(&mut self, byte: u8) {
-        if self.depth == 1 && self.text.len() < LONGEST_ID {
-            self.text.push(byte);
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.depth == 1 {
+            let room = LONGEST_ID.saturating_sub(self.text.len());
+            self.text.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         }
     }
 

@@ -1,9 +1,12 @@
 //! Listing folders.
 
+use std::path::Path;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use bowline_agent::tool::{Access, Recovery, Tool, ToolContext, ToolError, ToolOutput};
+use bowline_agent::visible::name;
 
 use super::Place;
 use crate::workspace::Workspace;
@@ -61,7 +64,7 @@ fn list(place: &Place, depth: usize) -> Result<String, ToolError> {
     for (count, entry) in place.walk(Some(depth), false).skip(1).enumerate() {
         let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
         let indent = "  ".repeat(entry.depth() - 1);
-        let name = entry.file_name().to_string_lossy();
+        let name = name::shown(Path::new(entry.file_name()));
         let mark = if is_folder { "/" } else { "" };
         if count >= MAX_ENTRIES {
             listing.left_out += 1;

@@ -2,7 +2,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::ToolSpec;
+use crate::{ToolResult, ToolSpec};
 
 fn event(data: &str) -> sse::Event<'_> {
     sse::Event { name: "", data }
@@ -379,9 +379,48 @@ fn tool(name: &str) -> ToolBlock {
     ToolBlock::new(vec![spec])
 }
 
+/// Makes a request that offers the tool `f`, and in which tools have said this.
+fn asking(said: &[&str]) -> Request {
+    let result = |said: &&str| {
+        let content = [Part::Text((*said).to_owned())].into();
+        ToolResult { call: "c".into(), name: "f".to_owned(), content, is_error: false }
+    };
+    let results = Message::Results(said.iter().map(result).collect());
+    Request {
+        tools: tool("f"),
+        messages: [results.into()].into_iter().collect(),
+        ..Request::default()
+    }
+}
+
+#[test]
+fn a_call_that_is_repeated_from_a_result_is_only_a_text() {
+    for text in [
+        r#"<tool_call>{"name":"f","arguments":{"a":1}}</tool_call>"#,
+        r#"[TOOL_CALLS][{"name":"f","arguments":{"a":1}}]"#,
+        r#"[TOOL_CALLS]f[ARGS]{"a":1}"#,
+        "<function=f>\n<parameter=a>\n1\n</parameter>\n</function>",
+        r#"{"name":"f","parameters":{"a":1}}"#,
+    ] {
+        let calls = |said: &[&str], written: &str| {
+            let mut decoder = Decoder::new("mine".into(), 7).reading_calls_in_text(&asking(said));
+            for chunk in [delta(&json!({ "content": written })), finish("stop")] {
+                decoder.push(&event(&chunk.to_string()), &mut drop).unwrap();
+            }
+            let message = decoder.finish().unwrap().message;
+            assert_eq!(message.to_text().is_empty(), message.tool_calls().count() > 0, "{text}");
+            message.tool_calls().count()
+        };
+        let file = format!("# Help\n\n{}\n", text.replace('{', "{ "));
+        assert_eq!(calls(&["harmless"], text), 1, "{text}");
+        assert_eq!(calls(&[&file], text), 0, "{text}");
+        assert_eq!(calls(&[&file], &text.replace('1', "2")), 1, "{text}");
+    }
+}
+
 /// Decodes a reply whose text comes in these pieces, while the tool `f` was offered.
 fn decode_text(pieces: &[&str], reason: &str) -> (Vec<StreamEvent>, Response) {
-    let mut decoder = Decoder::new("mine".into(), 7).reading_calls_in_text(&tool("f"));
+    let mut decoder = Decoder::new("mine".into(), 7).reading_calls_in_text(&asking(&[]));
     let mut events = Vec::new();
     let texts = pieces.iter().map(|text| delta(&json!({ "content": text })));
     for chunk in texts.chain([finish(reason)]) {
@@ -457,7 +496,7 @@ fn a_text_that_only_looks_like_a_call_is_told_as_it_is() {
 fn beside_a_real_call_a_text_is_only_a_text() {
     let text = r#"{"name":"f","parameters":{}}"#;
     let real = json!({"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}});
-    let mut decoder = Decoder::new("mine".into(), 7).reading_calls_in_text(&tool("f"));
+    let mut decoder = Decoder::new("mine".into(), 7).reading_calls_in_text(&asking(&[]));
     let chunks = [delta(&json!({"content": text, "tool_calls": [real]})), finish("tool_calls")];
     for chunk in chunks {
         decoder.push(&event(&chunk.to_string()), &mut drop).unwrap();
@@ -473,6 +512,6 @@ fn a_document_may_hold_a_call_in_its_text() {
     let decode = |decoder: Decoder| decoder.document(body.as_bytes()).unwrap();
     let plain = decode(Decoder::new("mine".into(), 7));
     assert_eq!((plain.message.to_text().as_str(), plain.stop), (text, StopReason::EndTurn));
-    let reading = decode(Decoder::new("mine".into(), 7).reading_calls_in_text(&tool("f")));
+    let reading = decode(Decoder::new("mine".into(), 7).reading_calls_in_text(&asking(&[])));
     assert_eq!((reading.message.tool_calls().count(), reading.stop), (1, StopReason::ToolUse));
 }

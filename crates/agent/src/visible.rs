@@ -4,6 +4,8 @@
 //! is to decide about a command must see them: without them another one seems to stand there. So they are
 //! written as JSON writes them, `\u202e`, and nothing is left out.
 
+pub mod name;
+
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
