@@ -8,7 +8,7 @@ use std::process::Stdio;
 use bowline::server::dialect::Dialect;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use support::{Home, Provider, Reply, results};
+use support::{Home, Provider, Reply, results, until};
 
 /// A provider that lets a command run, looks at a file that is not there, and says that it is done.
 fn provider() -> Provider {
@@ -195,9 +195,7 @@ fn an_open_run_is_told_from_its_beginning() {
     let gate = std::process::Command::new("mkfifo").arg(home.work().join("gate")).status();
     assert!(gate.unwrap().success());
     let mut child = home.bowline().args(["exec", "go"]).stderr(Stdio::null()).spawn().unwrap();
-    while !home.work().join("begun").exists() {
-        std::thread::yield_now();
-    }
+    until("the command is at work", || home.work().join("begun").exists());
     child.kill().unwrap();
     child.wait().unwrap();
     let (code, out, error) = home.run(&["exec", "--continue", "--output-format", "codex"]);

@@ -15,7 +15,7 @@ use std::sync::mpsc;
 
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use support::{Home, Provider, Reply, messages, results};
+use support::{Home, PATIENCE, Provider, Reply, messages, results, until};
 
 fn says(text: &'static str) -> Provider {
     Provider::answering(move |_| Reply::Text(text.to_owned()))
@@ -76,7 +76,7 @@ fn start(home: &Home, arguments: &[&str]) -> (Child, mpsc::Receiver<Value>) {
 
 fn wait_for(events: &mpsc::Receiver<Value>, kind: &str) -> Value {
     loop {
-        let event = events.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+        let event = events.recv_timeout(PATIENCE).unwrap();
         if event["type"] == kind {
             return event;
         }
@@ -328,9 +328,8 @@ fn a_killed_run_goes_on_and_its_command_is_reported_interrupted() {
     let (mut child, events) = start(&home, &["go"]);
     wait_for(&events, "tool_start");
     // The shell makes the file before `echo` writes to it.
-    while std::fs::read_to_string(home.work().join("count")).ok().is_none_or(|it| it.is_empty()) {
-        std::thread::yield_now();
-    }
+    let count = home.work().join("count");
+    until("it counts", || std::fs::read_to_string(&count).is_ok_and(|it| !it.is_empty()));
     child.kill().unwrap();
     child.wait().unwrap();
     let id = home.sessions().remove(0);
@@ -339,7 +338,7 @@ fn a_killed_run_goes_on_and_its_command_is_reported_interrupted() {
     let request = provider.requests().pop().unwrap();
     let result = messages(&request).last().unwrap()["content"].as_str().unwrap().to_owned();
     assert!(result.contains("interrupted"), "{result}");
-    assert_eq!(std::fs::read_to_string(home.work().join("count")).unwrap(), "x\n");
+    assert_eq!(std::fs::read_to_string(count).unwrap(), "x\n");
     // It is over now: going on once more prints the answer and asks no model.
     let before = provider.requests().len();
     let (code, out, _) = home.run(&["exec", "--continue"]);
@@ -354,7 +353,7 @@ fn a_look_at_a_job_that_a_crash_cut_off_is_taken_again() {
         0 => Reply::Calls(vec![(
             "first".to_owned(),
             "bash",
-            json!({ "command": "echo said; read line < gate", "background": true }),
+            json!({ "command": "echo said; touch spoken; read line < gate", "background": true }),
         )]),
         1 => Reply::Calls(vec![job(json!({ "action": "output", "wait": 60 }))]),
         _ => Reply::Text("seen".to_owned()),
@@ -363,6 +362,7 @@ fn a_look_at_a_job_that_a_crash_cut_off_is_taken_again() {
     fifo(&home, "gate");
     let (mut child, events) = start(&home, &["go"]);
     while wait_for(&events, "tool_start")["data"]["name"] != "job" {}
+    until("the job has spoken", || home.work().join("spoken").exists());
     child.kill().unwrap();
     child.wait().unwrap();
     let (code, out, err) = home.run(&["exec", "--continue"]);

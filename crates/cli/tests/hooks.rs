@@ -16,7 +16,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
-use support::{Home, Provider, Reply, messages, obedient, said, text};
+use support::{Home, Provider, Reply, messages, obedient, said, text, until};
 
 /// Returns the last result of a tool that the model was told.
 fn told(provider: &Provider) -> String {

@@ -8,17 +8,14 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use support::{Home, Provider, Reply, messages, results};
+use support::{Home, PATIENCE, Provider, Reply, SOON, messages, results, until};
 
 /// Tells the runs of one test program apart.
 static COUNT: AtomicU32 = AtomicU32::new(0);
-
-/// How soon nothing may be left.
-const SOON: Duration = Duration::from_secs(2);
 
 /// How many of each kind of job there are: a hundred in all, and some that fork without end.
 const EACH: usize = 20;
@@ -83,7 +80,7 @@ impl Running {
 
     #[track_caller]
     fn until(&self, what: &str, holds: impl Fn(&[String]) -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let left = self.left();
             if holds(&left) {
@@ -104,9 +101,11 @@ impl Running {
         let deadline = Instant::now() + SOON;
         let mut empty = 0;
         while empty < 5 {
+            // What a slow look sees was there when it began.
+            let began = Instant::now();
             let left = self.left();
             empty = if left.is_empty() { empty + 1 } else { 0 };
-            assert!(empty > 0 || Instant::now() < deadline, "left after 2 s: {left:#?}");
+            assert!(empty > 0 || began < deadline, "left after {SOON:?}: {left:#?}");
         }
         self.home.wait_until_gone();
     }
@@ -177,7 +176,8 @@ fn told(request: &Value) -> Vec<String> {
 
 /// A home whose model starts a job that survives, and then does what the test wants of it.
 fn surviving(next: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> (Home, Provider) {
-    let command = "echo begun; until [ -e go ]; do sleep 0.01; done; echo done; exit 3";
+    let command =
+        "echo begun; touch begun; until [ -e go ]; do sleep 0.01; done; echo done; exit 3";
     let provider = Provider::answering(move |request| match results(request) {
         0 => {
             let arguments = json!({ "command": command, "survive": true });
@@ -210,11 +210,7 @@ fn a_job_that_survives_is_found_by_the_session_after_kill_9() {
     let mut command = home.bowline();
     command.args(["exec", "--allow", "survive", "go"]);
     let mut bowline = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !home.work().join("asleep").exists() {
-        assert!(Instant::now() < deadline, "the second command never runs");
-        std::thread::yield_now();
-    }
+    until("the second command runs", || home.work().join("asleep").exists());
     bowline.kill().unwrap();
     bowline.wait().unwrap();
     let session = home.sessions().remove(0);
@@ -225,7 +221,8 @@ fn a_job_that_survives_is_found_by_the_session_after_kill_9() {
     let (code, _, errors) = home.run(&["exec", &resume]);
     assert_eq!(code, 0, "{errors}");
     let said = told(provider.requests().last().unwrap());
-    assert!(said[0].starts_with("begun\n[j1: running for "), "{said:#?}");
+    // Whether it has said something by then depends on the machine.
+    assert!(said[0].contains("\n[j1: running for "), "{said:#?}");
     assert!(said[2].starts_with("j1: running for "), "{said:#?}");
 
     // It minds an orderly end as little.
@@ -233,6 +230,7 @@ fn a_job_that_survives_is_found_by_the_session_after_kill_9() {
     assert_eq!(code, 2);
     let refused = format!("bowline jobs kill {session}");
     assert!(errors.contains(&refused), "{errors}");
+    until("the job has begun", || home.work().join("begun").exists());
     std::fs::write(home.work().join("go"), "").unwrap();
     let (code, _, errors) = home.run(&["exec", &resume, "and now?"]);
     assert_eq!(code, 0, "{errors}");
@@ -248,6 +246,7 @@ fn a_person_sees_and_ends_what_survives() {
     let (code, _, errors) = home.run(&["exec", "--allow", "survive", "go"]);
     assert_eq!(code, 0, "{errors}");
     let session = home.sessions().remove(0);
+    until("the job has begun", || home.work().join("begun").exists());
     let (code, out, _) = home.run(&["jobs", "output", &session]);
     assert_eq!((code, out.as_str()), (0, "begun\n"));
     let (code, out, _) = home.run(&["jobs", "list", &session, "--json"]);

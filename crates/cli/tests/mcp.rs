@@ -7,12 +7,11 @@ mod mcp_server;
 mod support;
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use mcp_server::{Manners, McpServer};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use support::{Home, Provider, Reply, messages, results};
+use support::{Home, Provider, Reply, messages, results, until};
 
 /// A provider that makes these calls, one reply each, and then says `done`.
 fn calls(calls: &'static [(&'static str, &'static str)]) -> Provider {
@@ -138,11 +137,8 @@ fn what_a_server_says_is_only_text_for_a_terminal() {
 #[test]
 fn only_servers_that_the_agent_or_its_crew_can_use_are_started() {
     let provider = calls(&[]);
-    let [own, of_crew, other] =
-        [(); 3].map(|()| McpServer::start(Manners { hangs: true, ..Manners::default() }));
-    let section = |name: &str, server: &McpServer| {
-        format!("{}startup_timeout = \"300ms\"\n", as_program(server).replace("test", name))
-    };
+    let [own, of_crew, other] = [(); 3].map(|()| McpServer::start(Manners::default()));
+    let section = |name: &str, server: &McpServer| as_program(server).replace("test", name);
     let agents = "[agents.lead]\ntools = [\"mcp__own__x\"]\ndelegates = [\"hand\"]\n\
                   [agents.hand]\ntools = [\"mcp__crew\"]\nmax_depth = 0\n\
                   [agents.far]\ntools = [\"mcp__other\"]\n";
@@ -261,25 +257,17 @@ fn no_server_outlives_a_command_that_is_killed() {
     let mut command = home.bowline();
     command.args(["exec", "go"]).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
-    until(|| !server.seen_of("tools/call").is_empty());
+    until("the server is called", || !server.seen_of("tools/call").is_empty());
     assert!(home.processes().iter().any(|process| process.contains("/dev/tcp/")));
     child.kill().unwrap();
     child.wait().unwrap();
-    until(|| home.processes().is_empty());
+    until("nothing is left", || home.processes().is_empty());
     // The next process tells the model that nobody knows what the call did.
     let session = home.sessions().remove(0);
     let (code, _, err) = home.run(&["exec", "--resume", &session]);
     assert_eq!(code, 0, "{err}");
     let told = told(&provider);
     assert!(told.as_str().unwrap().contains("interrupted: "), "{told}");
-}
-
-fn until(holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !holds() {
-        assert!(Instant::now() < deadline, "never");
-        std::thread::yield_now();
-    }
 }
 
 #[test]

@@ -5,11 +5,10 @@ mod support;
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use support::{Home, Provider, Reply, messages, obedient, said};
+use support::{Home, Provider, Reply, messages, obedient, said, until};
 
 /// A repository in which `a.txt` is committed and changed since.
 fn home(provider: &Provider, config: &str) -> Home {
@@ -157,11 +156,7 @@ fn stuck(home: &Home) -> Child {
     let mut command = home.bowline();
     command.args(["exec", prompt]).stdout(Stdio::null()).stderr(Stdio::null());
     let child = command.spawn().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while get(home, "new.txt").is_none_or(|text| text.is_empty()) {
-        assert!(Instant::now() < deadline, "the command does not start");
-        std::thread::yield_now();
-    }
+    until("the command is at work", || get(home, "new.txt").is_some_and(|text| !text.is_empty()));
     child
 }
 

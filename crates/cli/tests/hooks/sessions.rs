@@ -59,9 +59,7 @@ fn who_interrupts_does_not_wait_for_the_hook_of_a_prompt() {
         add(&home, "UserPromptSubmit", "", "echo > begun; sleep 77");
         let mut child =
             home.bowline().args(["exec", "hello"]).stderr(Stdio::null()).spawn().unwrap();
-        while !home.work().join("begun").exists() {
-            std::thread::yield_now();
-        }
+        until("the hook is at work", || home.work().join("begun").exists());
         let pid = child.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
         assert_eq!(child.wait().unwrap().code(), code);

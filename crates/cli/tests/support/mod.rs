@@ -344,19 +344,44 @@ impl Home {
             .collect()
     }
 
-    /// Waits until nothing works in this home's directory any more.
+    /// Waits until nothing works in this home's directory any more, which must be soon.
+    #[track_caller]
     pub fn wait_until_gone(&self) {
-        let deadline = Instant::now() + Duration::from_secs(2);
-        loop {
-            let left = self.processes();
-            if left.is_empty() {
-                return;
-            }
-            assert!(Instant::now() < deadline, "left after 2 s: {left:#?}");
-            std::thread::yield_now();
-        }
+        soon_gone(|| self.processes());
     }
 }
+
+/// How soon nothing may be left of what was ended.
+pub const SOON: Duration = Duration::from_secs(2);
+
+/// Waits until nothing is left, and says what is left if that is not soon. How long the looking itself
+/// takes does not count: what is seen was there when the look began.
+#[track_caller]
+pub fn soon_gone(look: impl Fn() -> Vec<String>) {
+    let deadline = Instant::now() + SOON;
+    loop {
+        let began = Instant::now();
+        let left = look();
+        if left.is_empty() {
+            return;
+        }
+        assert!(began < deadline, "left after {SOON:?}: {left:#?}");
+        std::thread::yield_now();
+    }
+}
+
+/// Waits until something holds. How long that takes does not matter, as long as it comes.
+#[track_caller]
+pub fn until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Longer than anything takes here, however slow the machine is.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 fn works_in(process: &Path, folder: &Path) -> bool {
     std::fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder))

@@ -1,5 +1,5 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex};
 
 use pretty_assertions::assert_eq;
@@ -52,20 +52,39 @@ fn ollama() -> (SocketAddr, Requests) {
     ])
 }
 
-/// An address at which nobody listens.
-fn nobody() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+/// An address at which nobody listens: the port is for those with more rights.
+const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
+
+/// Looks while time stands still: who answers does so in time, however slow the machine is.
+fn run<T>(look: impl Future<Output = T>) -> T {
+    run_until(|| false, look)
 }
 
-fn run<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+/// As [`run`], until something holds; from then on time goes on.
+fn run_until<T>(holds: impl Fn() -> bool, look: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let clock = async {
+            // As long as there is something to do, time does not go on by itself.
+            while !holds() {
+                tokio::task::yield_now().await;
+            }
+            tokio::time::resume();
+            std::future::pending::<std::convert::Infallible>().await
+        };
+        tokio::select! {
+            found = look => found,
+            never = clock => match never {},
+        }
+    })
 }
 
 #[test]
 fn a_server_is_found_wherever_it_listens() {
     let (stranger, _) = server(&[("/", json!("hello"))]);
     let (ollama, requests) = ollama();
-    let found = run(find(&[nobody(), stranger, ollama]));
+    let found = run(find(&[NOBODY, stranger, ollama]));
     assert_eq!(
         found,
         Some(Found {
@@ -106,8 +125,9 @@ fn a_server_without_a_model_that_talks_is_passed_over() {
 #[test]
 fn one_that_never_answers_hides_nobody() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (ollama, _) = ollama();
-    let found = run(servers(&[silent.local_addr().unwrap(), ollama]));
+    let (ollama, requests) = ollama();
+    let is_asked = || requests.lock().unwrap().len() == recognise::PATHS.len();
+    let found = run_until(is_asked, servers(&[silent.local_addr().unwrap(), ollama]));
     assert_eq!(found.len(), 1);
 }
 

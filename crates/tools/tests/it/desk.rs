@@ -93,13 +93,48 @@ pub(crate) fn helper() -> Helper {
     Helper::Program(env!("CARGO_BIN_EXE_bowline-helper").into())
 }
 
+/// Longer than anything takes here, however slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Waits until something holds.
 pub(crate) async fn until(what: &str, holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "never: {what}");
         tokio::time::sleep(Duration::from_millis(3)).await;
     }
+}
+
+/// Makes a call for which time stands still until something holds, and then passes at once. What the call
+/// waits for comes before its time is up, however slow the machine is.
+pub(crate) async fn with_time_held<T>(
+    call: impl Future<Output = T>,
+    what: &str,
+    holds: impl Fn() -> bool,
+    passes: Duration,
+) -> T {
+    tokio::time::pause();
+    let is_held = std::cell::Cell::new(true);
+    let clock = async {
+        let deadline = Instant::now() + PATIENCE;
+        // As long as there is something to do, time does not go on by itself.
+        while !holds() {
+            assert!(Instant::now() < deadline, "never: {what}");
+            tokio::task::yield_now().await;
+        }
+        tokio::time::advance(passes).await;
+        tokio::time::resume();
+        is_held.set(false);
+        std::future::pending::<std::convert::Infallible>().await
+    };
+    let result = tokio::select! {
+        result = call => result,
+        never = clock => match never {},
+    };
+    if is_held.get() {
+        tokio::time::resume();
+    }
+    result
 }
 
 /// Waits until commands have written their process ids to files, and returns them.

@@ -9,7 +9,7 @@ use bowline_tools::{Bash, Job, Jobs};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, failure, is_alive, pids, until};
+use crate::desk::{Desk, failure, is_alive, pids, until, with_time_held};
 
 struct JobDesk {
     desk: Desk,
@@ -35,6 +35,12 @@ impl JobDesk {
     async fn job(&self, arguments: Value) -> Result<String, ToolError> {
         self.desk.call_again(&self.job, arguments).await
     }
+
+    /// Tells whether the first command has written this so far.
+    fn has_written(&self, text: &str) -> bool {
+        let output = self.desk.root.path().join("session/call.out");
+        std::fs::read(output).is_ok_and(|written| written == text.as_bytes())
+    }
 }
 
 /// Replaces what depends on time.
@@ -46,9 +52,11 @@ fn timeless(text: &str) -> String {
 #[tokio::test]
 async fn a_command_that_takes_too_long_goes_on_as_a_job() {
     let mut desk = JobDesk::new();
-    desk.desk.cx.tool_time = Some(Duration::from_millis(300));
+    let time = Duration::from_millis(300);
+    desk.desk.cx.tool_time = Some(time);
     let command = "echo one; until [ -e go ]; do sleep 0.01; done; echo two; exit 3";
-    let text = desk.bash(json!({ "command": command })).await.unwrap();
+    let call = desk.bash(json!({ "command": command }));
+    let text = with_time_held(call, "it writes", || desk.has_written("one\n"), time).await.unwrap();
     let running = "one\n[running for N s as job j1; see how it goes on with job]";
     assert_eq!(timeless(&text), running);
     let text = desk.job(json!({ "action": "output", "id": "j1" })).await.unwrap();
@@ -69,8 +77,7 @@ async fn a_background_command_can_be_written_to_and_killed() {
     assert_eq!(timeless(&text), "[running for N s as job j1; see how it goes on with job]");
     let text = desk.job(json!({ "action": "write", "id": "j1", "text": "a\n" })).await.unwrap();
     assert_eq!(text, "wrote 2 bytes to j1");
-    let output = desk.desk.root.path().join("session/call.out");
-    until("it answers", || std::fs::read(&output).is_ok_and(|text| text == b"got a\n")).await;
+    until("it answers", || desk.has_written("got a\n")).await;
     let members = pids(&desk.desk.workspace.cwd, ["pid", "child"]).await;
     let text = desk.job(json!({ "action": "kill", "id": "j1" })).await.unwrap();
     assert_eq!(text, "got a\n[j1: killed by signal 15]");
@@ -92,7 +99,8 @@ async fn closing_the_input_ends_what_reads_it() {
 #[tokio::test]
 async fn a_background_command_that_fails_at_once_is_no_job() {
     let desk = JobDesk::new();
-    let text = desk.bash(json!({ "command": "exit 7", "background": true })).await.unwrap();
+    let call = desk.bash(json!({ "command": "exit 7", "background": true }));
+    let text = with_time_held(call, "it ends first", || false, Duration::ZERO).await.unwrap();
     assert_eq!(text, "[exit code 7]");
     assert_eq!(desk.job(json!({ "action": "list" })).await.unwrap(), "no jobs");
     let missing = failure(desk.job(json!({ "action": "kill", "id": "j4" })).await);
@@ -127,6 +135,7 @@ async fn a_later_process_tells_what_became_of_a_job() {
     let first = JobDesk::new();
     let command = json!({ "command": "echo said; sleep 1000; true", "background": true });
     first.bash(command.clone()).await.unwrap();
+    until("it is at work", || first.has_written("said\n")).await;
     first.desk.workspace.processes.close().await;
     // A new process has the log, and nothing in memory.
     let JobDesk { mut desk, .. } = first;

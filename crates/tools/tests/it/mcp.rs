@@ -20,7 +20,7 @@ use bowline_tools::mcp::{
 };
 use bowline_tools::process::Helper;
 
-use crate::desk::{Desk, failure, until};
+use crate::desk::{Desk, failure, until, with_time_held};
 use crate::mcp_server::{Manners, McpServer};
 
 mod faults;
@@ -49,7 +49,7 @@ fn reach(server: &McpServer, way: Way) -> Reach {
 }
 
 fn config(name: &str, reach: Result<Reach, String>) -> ServerConfig {
-    let startup_timeout = Duration::from_secs(20);
+    let startup_timeout = Duration::from_secs(60);
     ServerConfig { name: name.to_owned(), reach, startup_timeout, timeout: None, trust_hints: true }
 }
 
@@ -165,14 +165,15 @@ async fn progress_is_shown_and_a_cancelled_call_is_told_to_the_server() {
 #[tokio::test]
 async fn a_call_that_takes_too_long_ends_at_the_time_of_its_server() {
     let (mut desk, server) = (Desk::new(), McpServer::start(Manners::default()));
-    let config = ServerConfig {
-        timeout: Some(Duration::from_millis(50)),
-        ..config("test", Ok(reach(&server, Way::Lines)))
-    };
+    let time = Duration::from_millis(50);
+    let config =
+        ServerConfig { timeout: Some(time), ..config("test", Ok(reach(&server, Way::Lines))) };
     let servers = Servers::start(vec![config], host(&desk, false));
     servers.settled().await;
     desk.cx.tool_time = Some(Duration::from_secs(60));
-    let result = call(&desk, &servers, "mcp__test__slow", json!({})).await;
+    let slow = call(&desk, &servers, "mcp__test__slow", json!({}));
+    let is_called = || !server.seen_of("tools/call").is_empty();
+    let result = with_time_held(slow, "the call is there", is_called, time).await;
     assert!(
         matches!(&result, Err(ToolError::TimedOut(text)) if text.starts_with("timed out after 0."))
     );
@@ -237,7 +238,8 @@ async fn a_server_that_hangs_or_is_missing_keeps_no_other_from_working() {
     let began = Instant::now();
     let servers = Servers::start(configs, host(&desk, false));
     servers.settled().await;
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    // The others are waited for much longer.
+    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
     let complaints = servers.complaints();
     assert_eq!(complaints.len(), 5, "{complaints:#?}");
     assert_eq!(
@@ -405,7 +407,8 @@ async fn a_server_gets_what_it_is_given_and_leaves_nothing() {
     let startup_timeout = Duration::from_millis(500);
     let config = ServerConfig { startup_timeout, ..config("x", Ok(Reach::Program(program))) };
     let servers = Servers::start(vec![config], host(&desk, false));
-    servers.settled().await;
+    let is_up = || std::fs::read(desk.path("pid")).is_ok_and(|pid| pid.ends_with(b"\n"));
+    with_time_held(servers.settled(), "it is up", is_up, startup_timeout).await;
     assert_eq!(desk.get("names"), "BOWLINE_COMMAND\nGITHUB_TOKEN\nPATH\nPWD\nSHLVL\n_\n");
     let work = desk.workspace.cwd.clone();
     until("nothing is left", || !works_in(&work)).await;

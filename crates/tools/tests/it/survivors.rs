@@ -8,13 +8,16 @@ use bowline_agent::id::SystemSource;
 use bowline_agent::tool::{DynTool, Recovery, ToolContext, ToolError};
 use bowline_llm::CallId;
 use bowline_tools::guard::{Confinement, Guard, Network, Reach, Want};
-use bowline_tools::process::{Helper, Processes, Survivor};
+use bowline_tools::process::{Fate, Helper, Processes, Survivor};
 use bowline_tools::{Bash, Job, Jobs};
 use pretty_assertions::assert_eq;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, failure, helper, is_alive, pids, until};
+use crate::desk::{Desk, failure, helper, is_alive, pids, until, with_time_held};
+
+/// How long a job that survives is watched before its call returns.
+const START: Duration = Duration::from_millis(500);
 
 /// A session, which outlives those who work on it.
 struct Session {
@@ -55,6 +58,18 @@ impl Session {
     async fn survive(&self, command: &str) -> Result<String, ToolError> {
         let arguments = json!({ "command": command, "survive": true });
         self.desk.call_again(&self.bash, arguments).await
+    }
+
+    /// As [`Session::survive`], of a command that has come so far before it is left to itself.
+    async fn survive_until(&self, command: &str, holds: impl Fn() -> bool) -> String {
+        let call = self.survive(command);
+        with_time_held(call, "it comes so far", holds, START).await.unwrap()
+    }
+
+    /// Tells whether so many jobs are there, and all of them over.
+    fn are_over(&self, count: usize) -> bool {
+        let all = self.survivors();
+        all.len() == count && all.iter().all(|job| matches!(job.fate(), Fate::Over(_)))
     }
 
     async fn job(&self, arguments: Value) -> String {
@@ -99,7 +114,9 @@ fn timeless(text: &str) -> String {
 async fn a_job_survives_and_is_found_and_killed() {
     let first = Session::new();
     let command = "echo $$ > pid; (setsid sleep 1000 & echo $! > child); echo said; sleep 1000";
-    let text = first.survive(command).await.unwrap();
+    let output = first.desk.root.path().join("session/call.out");
+    let has_said = || std::fs::read(&output).is_ok_and(|written| written == b"said\n");
+    let text = first.survive_until(command, has_said).await;
     let started = "said\n[j1: running for N s]\n[it goes on when bowline ends; see how with job]";
     assert_eq!(timeless(&text), started);
     let members = pids(first.work(), ["pid", "child"]).await;
@@ -138,14 +155,15 @@ async fn how_a_job_ended_while_nobody_was_there_is_known() {
     let text = third.job(json!({ "action": "output", "wait": 20 })).await;
     assert_eq!(text, "one\ntwo\n[j1: exit code 3]");
     third.desk.cx.call = CallId::from("other");
-    let text = third.survive("exit 7").await.unwrap();
+    let text = third.survive_until("exit 7", || third.are_over(2)).await;
     assert_eq!(text, "(no new output)\n[j2: exit code 7]");
 }
 
 #[tokio::test]
 async fn what_a_job_leaves_behind_ends_with_it() {
     let session = Session::new();
-    let text = session.survive("(setsid sleep 1000 & echo $! > child); sleep 0.1").await.unwrap();
+    let command = "(setsid sleep 1000 & echo $! > child); sleep 0.1";
+    let text = session.survive_until(command, || session.are_over(1)).await;
     assert!(text.contains("exit code 0"), "{text}");
     let [child] = pids(session.work(), ["child"]).await;
     until("it is gone", || !is_alive(child)).await;
@@ -177,7 +195,9 @@ async fn a_job_whose_keeper_was_killed_is_lost_and_said_to_be() {
 async fn a_call_that_runs_again_finds_what_it_had_started() {
     let first = Session::new();
     let command = "echo run >> count; sleep 1000";
-    first.survive(command).await.unwrap();
+    let count = first.desk.path("count");
+    let has_run = || std::fs::read(&count).is_ok_and(|written| written == b"run\n");
+    first.survive_until(command, has_run).await;
     let bash = Arc::clone(&first.bash);
     let recovery =
         |arguments: Value| Arc::clone(&bash).prepare(&arguments.to_string()).unwrap().recovery;

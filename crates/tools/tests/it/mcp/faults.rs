@@ -96,7 +96,7 @@ async fn a_server_that_does_not_say_what_it_offers_now_keeps_no_call_and_no_end_
     let before = server.seen_of("tools/list").len();
     call(&desk, &servers, "mcp__test__grow", json!({})).await.unwrap();
     until("it is asked", || server.seen_of("tools/list").len() > before).await;
-    let wait = Duration::from_secs(10);
+    let wait = Duration::from_secs(20);
     let echo = call(&desk, &servers, "mcp__test__echo", json!({}));
     assert_eq!(tokio::time::timeout(wait, echo).await.unwrap().unwrap(), "{}");
     tokio::time::timeout(wait, servers.close()).await.unwrap();
@@ -142,7 +142,7 @@ async fn an_end_does_not_wait_for_a_server_that_is_being_started() {
     failure(call(&desk, &servers, "mcp__test__crash", json!({})).await);
     let ends = async {
         until("it is started again", || hanging.starts() > 0).await;
-        tokio::time::timeout(Duration::from_secs(10), servers.close()).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(20), servers.close()).await.unwrap();
     };
     let (called, ()) = tokio::join!(call(&desk, &servers, "mcp__test__echo", json!({})), ends);
     assert_eq!(failure(called), "MCP server test: its keeper is gone");
