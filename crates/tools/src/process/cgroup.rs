@@ -6,11 +6,11 @@
 //! nothing for it.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 
 /// What the names of our cgroups begin with; the process that made it follows.
 const PREFIX: &str = "bowline-";
@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub(super) struct Cgroup {
     folder: PathBuf,
     /// Held as long as its maker lives, so that others know one that is left over.
-    _held: File,
+    held: File,
 }
 
 impl Cgroup {
@@ -49,7 +49,7 @@ impl Cgroup {
         if held.is_none() {
             remove(&folder);
         }
-        Some(Self { folder, _held: held? })
+        Some(Self { folder, held: held? })
     }
 
     /// Returns its folder.
@@ -60,7 +60,7 @@ impl Cgroup {
     /// Leaves it and kills all that is in it. If this process cannot leave it nothing is done.
     pub(super) fn kill_others(&self) {
         if self.folder.parent().is_some_and(|above| join(above).is_ok()) {
-            kill(&self.folder);
+            kill(&self.held);
         }
     }
 
@@ -79,10 +79,8 @@ pub(super) fn kill_of(pid: u32) {
 
 /// Kills all that is left in a cgroup of ours whose maker has ended; returns when nothing is.
 pub(super) fn kill_left(folder: &Path) {
-    if !is_ours(folder) || hold(folder).is_none() {
-        return;
-    }
-    kill(folder);
+    let Some(held) = Some(folder).filter(|folder| is_ours(folder)).and_then(hold) else { return };
+    kill(&held);
     for _ in 0..ROUNDS {
         if remove(folder) {
             return;
@@ -96,8 +94,8 @@ fn sweep(above: &Path) {
     let Ok(entries) = fs::read_dir(above) else { return };
     let folders = entries.filter_map(|entry| Some(entry.ok()?.path()));
     for folder in folders.filter(|folder| is_ours(folder)) {
-        if hold(&folder).is_some() {
-            kill(&folder);
+        if let Some(held) = hold(&folder) {
+            kill(&held);
             remove(&folder);
         }
     }
@@ -125,9 +123,11 @@ fn join(folder: &Path) -> io::Result<()> {
     fs::write(folder.join("cgroup.procs"), "0")
 }
 
-fn kill(folder: &Path) {
+/// Kills all that is in a cgroup that is held, and not what is in one that has come to be called like it.
+fn kill(held: &File) {
+    let file = openat(held, "cgroup.kill", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
     // There may be none.
-    let _ = fs::write(folder.join("cgroup.kill"), "1");
+    let _ = file.map(File::from).map(|mut file| file.write_all(b"1"));
 }
 
 /// Removes a cgroup with those that were made in it; one in which something lives stays.
@@ -165,7 +165,31 @@ fn folder_of(groups: &str, mounts: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Command, Stdio};
+
     use super::*;
+
+    // Who starts just when another looks for what is left over lets that have its cgroup, and makes a new one.
+    #[test]
+    fn what_was_taken_for_left_over_is_not_another_of_its_name() {
+        let folder = own().map(|above| above.join(format!("test-{}", name(std::process::id()))));
+        // It is not to be had everywhere.
+        let Some(folder) = folder.filter(|folder| fs::create_dir(folder).is_ok()) else { return };
+        let left_over = hold(&folder).unwrap();
+        assert!(remove(&folder));
+        fs::create_dir(&folder).unwrap();
+        let mut cat = Command::new("cat");
+        let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        fs::write(folder.join("cgroup.procs"), cat.id().to_string()).unwrap();
+        kill(&left_over);
+        cat.stdin.take().unwrap().write_all(b"here\n").unwrap();
+        let said = BufReader::new(cat.stdout.take().unwrap()).lines().next();
+        kill(&hold(&folder).unwrap());
+        cat.wait().unwrap();
+        assert!(remove(&folder));
+        assert_eq!(said.map(Result::unwrap).as_deref(), Some("here"));
+    }
 
     #[test]
     fn a_cgroup_is_found_where_it_is_mounted() {
