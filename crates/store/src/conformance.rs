@@ -109,7 +109,7 @@ fn at(first: u64, entries: &[Entry]) -> Vec<(Pos, Entry)> {
 
 /// Waits for what must come, but not for ever.
 async fn soon<T>(law: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(Duration::from_secs(20), future).await {
+    match tokio::time::timeout(Duration::from_secs(60), future).await {
         Ok(value) => value,
         Err(error) => broken(law, &error),
     }

@@ -45,7 +45,7 @@ fn pipe(path: &Path) {
 fn runs(home: &Home, arguments: &[&str]) -> (Option<i32>, String) {
     let limited = home.bowline();
     let mut command = Command::new("/bin/bash");
-    command.args(["-c", "ulimit -v 3000000; exec timeout -s KILL 30 \"$@\"", "bash"]);
+    command.args(["-c", "ulimit -v 3000000; exec timeout -s KILL 60 \"$@\"", "bash"]);
     command.arg(limited.get_program()).arg("exec").args(arguments).arg("go");
     command.env_clear().envs(limited.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let output = command.current_dir(home.work()).stdin(Stdio::null()).output().unwrap();

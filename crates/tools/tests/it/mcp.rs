@@ -185,7 +185,9 @@ async fn a_server_that_crashes_is_started_again_for_the_next_call() {
     for helper in [crate::desk::helper(), Helper::None] {
         let (desk, server) = (Desk::with(helper), McpServer::start(Manners::default()));
         let servers = servers(&desk, &server, Way::Lines, false).await;
-        let broken = failure(call(&desk, &servers, "mcp__test__crash", json!({})).await);
+        let crash = call(&desk, &servers, "mcp__test__crash", json!({}));
+        let broken = with_time_held(crash, "it fails first", || false, Duration::ZERO).await;
+        let broken = failure(broken);
         assert!(
             broken.contains("broke during the call") && broken.contains("exit code 7"),
             "{broken}"
@@ -226,7 +228,8 @@ async fn a_server_that_hangs_or_is_missing_keeps_no_other_from_working() {
         environment: Vec::new(),
         cwd: None,
     });
-    let short = |config| ServerConfig { startup_timeout: Duration::from_millis(300), ..config };
+    let time = Duration::from_millis(300);
+    let short = |config| ServerConfig { startup_timeout: time, ..config };
     let configs = vec![
         short(config("hangs", Ok(reach(&hanging, Way::Lines)))),
         short(config("hangs-too", Ok(reach(&hanging, Way::Http)))),
@@ -237,8 +240,9 @@ async fn a_server_that_hangs_or_is_missing_keeps_no_other_from_working() {
     ];
     let began = Instant::now();
     let servers = Servers::start(configs, host(&desk, false));
-    servers.settled().await;
-    // The others are waited for much longer.
+    let is_broken = || servers.complaints().iter().any(|it| it.contains("server broken"));
+    with_time_held(servers.settled(), "the others settle", is_broken, time).await;
+    // They would be waited for much longer.
     assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
     let complaints = servers.complaints();
     assert_eq!(complaints.len(), 5, "{complaints:#?}");
