@@ -8,10 +8,11 @@
 //! - `policy`: the rules of one agent; `engine`: those of an agent and of all above it. What they
 //!   decide is a `judgement`.
 //! - `gate` asks the engine before a call starts, `guard` when it touches something, and
-//!   `confinement` is what commands run in.
+//!   `confinement` is what commands run in; `below` finds the files that it is about.
 //! - `suggest`: the rules that a person may be offered, and where they are kept; `explain` says it all.
 
 mod approvals;
+mod below;
 mod call;
 mod command;
 mod confinement;
@@ -34,6 +35,7 @@ mod suggest;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use below::Standing;
 pub use confinement::intersect;
 pub use engine::Engine;
 pub use explain::{Asked, Explained, explain};

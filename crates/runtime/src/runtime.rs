@@ -23,7 +23,7 @@ use crate::hooks::Hooks;
 use crate::instructions::{self, Instructions};
 use crate::local;
 use crate::mcp;
-use crate::permission::CanConfine;
+use crate::permission::{CanConfine, Standing};
 use crate::project;
 use crate::provider::{self, Made, Making, ModelName, OwnModels, Picked, Shared};
 use crate::reflections::Reflections;
@@ -61,6 +61,8 @@ pub struct Runtime {
     /// What runs hooks, if there are any.
     pub(crate) hooks: Option<Arc<Hooks>>,
     temp: Arc<Temp>,
+    /// What was in the workspace before agents were.
+    standing: Arc<Standing>,
 }
 
 /// What one start of an agent chooses beyond the configuration.
@@ -102,7 +104,7 @@ impl Runtime {
         let (config, shared) = (loaded.config.clone(), Arc::default());
         let started = mcp::Started::default();
         let recorder = Arc::default();
-        let temp = Arc::default();
+        let (temp, standing) = Default::default();
         let can_confine = CanConfine::Ask(Arc::clone(&processes));
         Self {
             environment,
@@ -117,6 +119,7 @@ impl Runtime {
             started,
             hooks: None,
             temp,
+            standing,
         }
         .with_hooks()
     }

@@ -105,6 +105,12 @@ pub struct Confinement {
     pub limits: ResourceLimits,
 }
 
+/// As a host: every one.
+pub const EVERYTHING: &str = "*";
+
+/// Before a host: not this one.
+pub const BUT: &str = "!";
+
 /// What a confined command may talk to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -114,7 +120,8 @@ pub enum Network {
     #[default]
     None,
     /// The hosts of these names, by a proxy that looks at the names; `*.example.com` stands for all under
-    /// it. `HTTP_PROXY` and `HTTPS_PROXY` name the proxy.
+    /// it, and `*` for all. What has a `!` before it is not reached by one that stands for more, only where
+    /// it is named itself. `HTTP_PROXY` and `HTTPS_PROXY` name the proxy.
     Hosts(Vec<String>),
     /// Everything.
     Full,

@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::fetch::{is_localhost, is_public};
+use crate::guard::{BUT, EVERYTHING};
 
 /// The longest head of a request.
 const LONGEST_HEAD: usize = 64 * 1024;
@@ -213,7 +214,8 @@ async fn reach(request: &Request, hosts: &[String]) -> Result<TcpStream, Refusal
     let addresses: Vec<SocketAddr> = lookup_host((host.as_str(), *port)).await?.collect();
     let is_named = |ip: IpAddr| {
         // Nobody else can give this name to another address, so the name says which one is meant.
-        is_listed(hosts, &ip.to_string()) || (is_localhost(host) && ip.is_loopback())
+        let named = ip.to_string();
+        hosts.iter().any(|known| plain(known) == named) || (is_localhost(host) && ip.is_loopback())
     };
     let private =
         addresses.iter().find(|address| !is_public(address.ip()) && !is_named(address.ip()));
@@ -229,19 +231,29 @@ async fn reach(request: &Request, hosts: &[String]) -> Result<TcpStream, Refusal
     Ok(TcpStream::connect(&*addresses).await?)
 }
 
-/// Tells whether a host is on a list of names, of which some stand for all under them.
+/// Tells whether a host is on a list of names: itself, or by one that stands for more if it is not excepted.
 fn is_listed(hosts: &[String], host: &str) -> bool {
     let host = host.to_ascii_lowercase();
-    hosts.iter().any(|known| {
-        let known = known.trim_end_matches('.').trim_matches(['[', ']']).to_ascii_lowercase();
-        match known.strip_prefix("*.") {
-            Some(domain) => {
-                let is_name = host.parse::<IpAddr>().is_err();
-                is_name && host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
-            }
-            None => known == host,
+    let excepted = || hosts.iter().filter_map(|known| known.strip_prefix(BUT));
+    hosts.iter().any(|known| plain(known) == host)
+        || hosts.iter().any(|known| is_meant(known, &host))
+            && !excepted().any(|known| plain(known) == host || is_meant(known, &host))
+}
+
+/// Tells whether a name that stands for more stands for a host too.
+fn is_meant(known: &str, host: &str) -> bool {
+    let known = plain(known);
+    match known.strip_prefix("*.") {
+        Some(domain) => {
+            let is_name = host.parse::<IpAddr>().is_err();
+            is_name && host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
         }
-    })
+        None => known == EVERYTHING,
+    }
+}
+
+fn plain(known: &str) -> String {
+    known.trim_end_matches('.').trim_matches(['[', ']']).to_ascii_lowercase()
 }
 
 #[cfg(test)]
@@ -301,6 +313,18 @@ mod tests {
             assert!(is_listed(&hosts, host), "{host}");
         }
         for host in ["x.a.example", "b.example", "ab.example", "xb.example", "a.example.evil", ""] {
+            assert!(!is_listed(&hosts, host), "{host}");
+        }
+    }
+
+    #[test]
+    fn what_is_excepted_is_reached_only_if_it_is_named_itself() {
+        let names = ["*", "!evil.example", "!*.bad.example", "one.bad.example"];
+        let hosts = names.map(str::to_owned);
+        for host in ["a.example", "bad.example", "one.bad.example", "192.0.2.1"] {
+            assert!(is_listed(&hosts, host), "{host}");
+        }
+        for host in ["evil.example", "EVIL.example", "two.bad.example", "x.one.bad.example"] {
             assert!(!is_listed(&hosts, host), "{host}");
         }
     }

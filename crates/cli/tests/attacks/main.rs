@@ -1,6 +1,7 @@
 //! What strangers try: hostile pages, output, repositories and commands, against the command itself.
 #![allow(clippy::unwrap_used, reason = "a failure here is a failure of the test")]
 
+mod commands;
 mod fetch;
 mod floods;
 mod names;

@@ -123,7 +123,9 @@ impl Guard for Engine {
     fn confinement(&self, _: &CallId, command: &str) -> Result<Option<Confinement>, String> {
         let command = self.read(command);
         let each = self.policies().map(|policy| confinement::of(policy, &command));
+        let each = each.collect::<Result<Vec<_>, _>>()?;
         Ok(each
+            .into_iter()
             .reduce(|one, other| match (one, other) {
                 (Some(one), Some(other)) => Some(confinement::intersect(one, &other)),
                 (one, other) => one.or(other),

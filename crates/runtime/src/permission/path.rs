@@ -1,7 +1,10 @@
 //! Rules about files.
 
-use std::path::PathBuf;
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
+use std::path::{Path, PathBuf};
 
+use super::below;
 use super::glob::Glob;
 use super::places::Places;
 use super::seen::Form;
@@ -9,6 +12,8 @@ use super::seen::Form;
 /// A file or folder, with all that is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PathPattern {
+    /// As it is written.
+    text: String,
     root: Root,
     steps: Vec<Step>,
 }
@@ -64,7 +69,7 @@ impl PathPattern {
                 name => steps.push(Step::Name(Glob::new(name))),
             }
         }
-        Ok(Self { root, steps })
+        Ok(Self { text: text.to_owned(), root, steps })
     }
 
     /// Tells whether a path is meant.
@@ -121,10 +126,18 @@ impl PathPattern {
     pub(super) fn nearest(&self, places: &Places) -> Option<PathBuf> {
         match (self.root, self.steps.as_slice()) {
             (Root::Work, [Step::Deep, rest @ ..]) if !rest.is_empty() => {
-                Self { root: Root::Work, steps: rest.to_vec() }.only(places)
+                Self { steps: rest.to_vec(), ..self.clone() }.only(places)
             }
             _ => self.only(places),
         }
+    }
+
+    /// Returns what is meant of the files that are there; `None` if that are too many to be looked through. A
+    /// `**` goes no further than the workspace.
+    pub(super) fn existing(&self, places: &Places) -> Option<BTreeSet<PathBuf>> {
+        let mut search = Search { places, found: BTreeSet::new(), folders: 0 };
+        search.follow(&self.root(places)?, &self.steps);
+        search.is_bearable().then_some(search.found)
     }
 
     fn root(&self, places: &Places) -> Option<PathBuf> {
@@ -132,6 +145,75 @@ impl PathPattern {
             Root::Top => Some(PathBuf::from("/")),
             Root::Home => places.home.last().cloned(),
             Root::Work => places.work.last().cloned(),
+        }
+    }
+}
+
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// A look at the files that are there.
+struct Search<'p> {
+    places: &'p Places,
+    found: BTreeSet<PathBuf>,
+    /// Folders that were looked into.
+    folders: usize,
+}
+
+impl Search<'_> {
+    /// So many folders are looked into, at every command.
+    const MOST_FOLDERS: usize = 50_000;
+
+    /// So many files can each be treated otherwise than what is around them.
+    const MOST_FOUND: usize = 2_000;
+
+    fn is_bearable(&self) -> bool {
+        self.folders <= Self::MOST_FOLDERS && self.found.len() <= Self::MOST_FOUND
+    }
+
+    fn follow(&mut self, path: &Path, steps: &[Step]) {
+        let Some((step, rest)) = steps.split_first() else {
+            self.found.insert(path.to_owned());
+            return;
+        };
+        match step {
+            Step::Deep if rest.is_empty() => self.follow(path, rest),
+            Step::Deep => self.follow_deep(path, rest),
+            Step::Name(glob) => match glob.literal() {
+                Some(name) if path.join(name).symlink_metadata().is_ok() => {
+                    self.follow(&path.join(name), rest);
+                }
+                Some(_) => {}
+                None => {
+                    for (name, entry) in below::entries(path) {
+                        if glob.fits(&name) && self.is_bearable() {
+                            self.follow(&entry.path(), rest);
+                        }
+                    }
+                }
+            },
+        }
+    }
+
+    /// Follows the rest of the steps from a folder and all below it, as far as they are in the workspace.
+    fn follow_deep(&mut self, path: &Path, rest: &[Step]) {
+        let is_inside = self.places.roots().any(|root| path.starts_with(root));
+        let mut folders: VecDeque<PathBuf> = match is_inside {
+            true => [path.to_owned()].into(),
+            false => self.places.roots().filter(|root| root.starts_with(path)).cloned().collect(),
+        };
+        while let Some(folder) = folders.pop_front() {
+            self.folders += 1;
+            if !self.is_bearable() {
+                return;
+            }
+            self.follow(&folder, rest);
+            // What git keeps are no files of the project.
+            let below = below::folders(&folder).filter(|(name, _)| name != ".git");
+            folders.extend(below.map(|(_, folder)| folder));
         }
     }
 }

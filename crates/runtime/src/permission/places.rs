@@ -1,13 +1,15 @@
 //! The places on this machine that rules know of, and what is special about files.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use super::below::{self, Standing};
 use super::path::PathPattern;
 use super::seen::{Form, Seen, plain, real};
 use crate::environment::{Environment, Folders};
 
 /// The places that rules know of, each as it is called and, if that differs, as it really is.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Places {
     pub(super) home: Vec<PathBuf>,
     /// The working folder.
@@ -20,6 +22,8 @@ pub struct Places {
     own: Vec<PathBuf>,
     /// The user's configuration of bowline.
     config: Vec<PathBuf>,
+    /// What was in the workspace before agents were.
+    standing: Arc<Standing>,
 }
 
 /// Something about a file for which an ordinary rule is not enough.
@@ -127,6 +131,7 @@ impl Places {
             temp: Vec::new(),
             own: own.collect(),
             config: both(&folders.config).into_iter().chain(both(&folders.system)).collect(),
+            standing: Arc::default(),
         }
     }
 
@@ -138,6 +143,11 @@ impl Places {
     /// Says where temporary files are.
     pub fn set_temp(&mut self, folder: &Path) {
         self.temp = both(folder);
+    }
+
+    /// Shares what was found in the workspace with others who look there.
+    pub(crate) fn share(&mut self, standing: &Arc<Standing>) {
+        self.standing = Arc::clone(standing);
     }
 
     /// Returns the places that examples of rules are about.
@@ -261,17 +271,41 @@ impl Places {
         home.into_iter().flat_map(|home| SECRET_AT_HOME.iter().map(|name| home.join(name)))
     }
 
-    /// Returns what is protected in a folder of the workspace, unless one of the patterns names it.
+    /// Returns what is protected in a folder of the workspace, unless one of the patterns lifts that: one that
+    /// names it, and means all of it.
     pub(super) fn protected_in(&self, root: &Path, lifted: &[&PathPattern]) -> Vec<PathBuf> {
-        let is_kept = |name: &str| !lifted.iter().any(|pattern| pattern.names(name));
-        let names = PROTECTED.iter().map(|(name, _)| *name).filter(|name| is_kept(name));
-        let mut paths: Vec<PathBuf> = names.map(|name| root.join(name)).collect();
-        if let Some(home) = self.home.last().filter(|home| home.starts_with(root)) {
-            let names = AT_HOME.iter().filter(|name| is_kept(base(name)));
-            paths.extend(names.map(|name| home.join(name)));
+        let names = PROTECTED.iter().map(|(name, _)| root.join(name));
+        let mut paths: Vec<PathBuf> = names.collect();
+        if self.roots().any(|own| own == root) {
+            let names = PROTECTED.map(|(name, _)| name);
+            paths.extend(self.standing.below(root, &names).iter().cloned());
         }
+        if let Some(home) = self.home.last().filter(|home| home.starts_with(root)) {
+            paths.extend(AT_HOME.iter().map(|name| home.join(name)));
+        }
+        paths.retain(|path| !self.is_meant(path, lifted));
         paths.extend(self.config.iter().filter(|path| path.starts_with(root)).cloned());
         paths
+    }
+
+    /// Returns what is to be hidden of a place of secrets: all of it but what the patterns show.
+    pub(super) fn hidden_in(&self, place: &Path, shown: &[&PathPattern]) -> Vec<PathBuf> {
+        let is_within = |path: PathBuf| path != place && path.starts_with(place);
+        if self.is_meant(place, shown) {
+            return Vec::new();
+        }
+        if !shown.iter().any(|pattern| pattern.only(self).is_some_and(is_within)) {
+            return vec![place.to_owned()];
+        }
+        let entries = below::entries(place).map(|(_, entry)| entry.path());
+        entries.flat_map(|entry| self.hidden_in(&entry, shown)).collect()
+    }
+
+    /// Tells whether one of these patterns names a place, and means all of it.
+    fn is_meant(&self, place: &Path, patterns: &[&PathPattern]) -> bool {
+        let name = place.file_name().unwrap_or_default().to_string_lossy();
+        let form = self.form(place.to_owned());
+        patterns.iter().any(|pattern| pattern.names(&name) && pattern.fits(&form))
     }
 }
 

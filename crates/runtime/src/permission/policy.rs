@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bowline_agent::tool::Tool as _;
+use bowline_tools::Bash;
 use bowline_tools::process::Processes;
 
 use super::approvals::Approvals;
@@ -308,6 +310,10 @@ impl Policy {
             };
         }
         if program.is_harmless && !is_outside {
+            // What a repository says of itself may name programs: without a sandbox they could do anything.
+            if program.run.name() == Some("git") && !self.is_confined() {
+                return (asks, "the repository may have git run programs".to_owned());
+            }
             if is_inside || self.mode == Mode::Plan {
                 return (Decision::Allow, "it only looks".to_owned());
             }
@@ -356,6 +362,23 @@ impl Policy {
             || self.sandbox.hosts.iter().flatten().any(|known| known.is(host));
         let decided = || self.decide("fetch", &Touch::Host(host.to_owned()));
         is_named && decided().is_some_and(|(decision, _)| decision == Decision::Allow)
+    }
+
+    /// Returns the hosts that are not reached without more ado; `None` for all of them.
+    pub(super) fn hosts_with_questions(&self) -> Vec<Option<&Host>> {
+        let stopping = self.entries.iter().filter(|entry| entry.decision != Decision::Allow);
+        let hosts = stopping.filter_map(|entry| match &entry.rule.about {
+            About::Host(host) => Some(host.as_ref()),
+            _ => None,
+        });
+        hosts.collect()
+    }
+
+    /// Tells whether no rule keeps a command from a host, or asks about it.
+    pub(super) fn lets_reach(&self, host: &str) -> bool {
+        let touch = Touch::Host(host.to_owned());
+        let ruled = self.ruled(&|rule, look| fit(rule, Bash::NAME, &touch, look), None);
+        ruled.is_none_or(|ruled| ruled.decision == Decision::Allow)
     }
 
     /// Tells whether the sandbox lets a host be reached.

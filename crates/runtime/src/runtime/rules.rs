@@ -66,6 +66,7 @@ impl Runtime {
         let added = sandbox.add_dirs.iter().flatten().chain(&self.loaded.flags.add_dirs);
         added.for_each(|folder| places.add(folder));
         places.set_temp(self.temp());
+        places.share(&self.standing);
         let configured: BTreeSet<String> = self.config.tools.keys().cloned().collect();
         Ok(Policy {
             entries: permission::entries(&self.loaded, &self.folders, &agent.name)?,

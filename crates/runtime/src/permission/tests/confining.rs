@@ -30,8 +30,10 @@ fn the_sandbox_is_made_of_the_same_rules() {
         assert!(has(&made.writable, path), "{path}: {made:?}");
     }
     assert_eq!(made.writable.len(), 4, "and the one for temporary files: {made:?}");
-    for path in ["work/.bowline", "work/.claude", "work/src/keep.rs", "home/more/.git"] {
-        assert!(has(&made.protected, path) != path.ends_with(".git"), "{path}: {made:?}");
+    // What a name alone lifts it lifts below the working folder.
+    for path in ["work/.bowline", "work/.claude", "work/src/keep.rs", "home/more/.git", "work/.git"]
+    {
+        assert!(has(&made.protected, path) != path.starts_with("work/.git"), "{path}: {made:?}");
     }
     assert!(has(&made.hidden, "home/.ssh") && has(&made.hidden, "home/diary"), "{made:?}");
     assert_eq!(made.network, Network::Hosts(vec!["*.example.com".into(), "docs.rs".into()]));
@@ -60,6 +62,116 @@ fn nothing_is_protected_in_the_folder_for_temporary_files() {
     let within = |name: &str| temp.join(name).display().to_string();
     assert_eq!(machine.write(&within(".git/config")).decided(&engine), Decision::Allow);
     assert_eq!(machine.write("work/.git/config").decided(&engine), Decision::Deny);
+}
+
+#[test]
+fn a_denied_pattern_is_about_each_file_that_is_there() {
+    let files = [
+        "work/.env",
+        "work/a/b/.env",
+        "work/a/b/key.pem",
+        "work/a/secrets/x",
+        "work/c/x.lock",
+        "home/keys/one.pem",
+        "home/keys/two.txt",
+    ];
+    let rules = "[permissions]\ndeny = [\"read(.env)\", \"read(*.pem)\", \"read(a/*/x)\", \
+                 \"read(**/secrets/**)\", \"read(~/keys/*.pem)\", \"write(*.lock)\"]\n";
+    let files: Vec<_> = files.iter().map(|file| (*file, "")).collect();
+    let machine = Machine::new(&[&files[..], &[("config/config.toml", rules)]].concat());
+    machine.link("work/out", "home");
+    let made = confinement(&machine.in_mode(Mode::Auto), "make").unwrap();
+    let hidden = [
+        "home/keys/one.pem",
+        "work/.env",
+        "work/a/b/.env",
+        "work/a/b/key.pem",
+        "work/a/secrets",
+        "work/a/secrets/x",
+        "work/secrets",
+    ];
+    assert_eq!(made.hidden, hidden.map(|path| machine.path(path)));
+    assert!(made.protected.contains(&machine.path("work/c/x.lock")), "{made:?}");
+}
+
+#[test]
+fn a_rule_lifts_what_it_means_and_no_more() {
+    let rules = "[permissions]\nallow = [\"write(.git/info/exclude)\", \"write(.vscode/*.json)\", \
+                 \"write(.idea/**)\", \"read(~/.ssh/known_hosts)\", \"read(~/.aws)\"]\n";
+    let machine = Machine::new(&[
+        ("config/config.toml", rules),
+        ("work/.git/info/exclude", ""),
+        ("home/.ssh/id_rsa", ""),
+        ("home/.ssh/known_hosts", ""),
+        ("home/.aws/config", ""),
+    ]);
+    let made = confinement(&machine.in_mode(Mode::Auto), "make").unwrap();
+    let has = |paths: &[PathBuf], path: &str| paths.contains(&machine.path(path));
+    assert!(has(&made.writable, "work/.git/info/exclude"), "{made:?}");
+    let protected = ["work/.git", "work/.vscode", "work/.idea"];
+    assert_eq!(protected.map(|path| has(&made.protected, path)), [true, true, false], "{made:?}");
+    assert_eq!(made.hidden, [machine.path("home/.ssh/id_rsa")]);
+}
+
+#[test]
+fn what_is_protected_is_so_wherever_it_was_before_the_first_command() {
+    let machine = Machine::new(&[
+        ("work/sub/.git", "gitdir: ../.git/modules/sub"),
+        ("work/a/b/.vscode/tasks.json", ""),
+        ("work/node_modules/x/.vscode/tasks.json", ""),
+        ("work/.git/modules/sub/.git/x", ""),
+    ]);
+    let engine = machine.in_mode(Mode::Auto);
+    let nested = || {
+        let made = confinement(&engine, "make").unwrap();
+        let work = machine.path("work");
+        let is_nested = |path: &PathBuf| path.starts_with(&work) && path.parent() != Some(&work);
+        made.protected.into_iter().filter(is_nested).collect::<Vec<_>>()
+    };
+    let expected = ["work/a/b/.vscode", "work/sub/.git"].map(|path| machine.path(path));
+    assert_eq!(nested(), expected);
+    // What an agent makes later is its own.
+    std::fs::create_dir_all(machine.path("work/cloned/.git")).unwrap();
+    assert_eq!(nested(), expected);
+}
+
+#[test]
+fn commands_reach_no_host_that_a_rule_keeps_them_from() {
+    let network = |sandbox: &str, permissions: &str| {
+        let text = format!("[sandbox]\n{sandbox}\n[permissions]\n{permissions}\n");
+        let machine = Machine::new(&[("config/config.toml", &text)]);
+        confinement(&machine.in_mode(Mode::Auto), "make").unwrap().network
+    };
+    let hosts = |names: &[&str]| Network::Hosts(names.iter().map(|&n| n.to_owned()).collect());
+    let all = "network = true";
+    assert_eq!(network(all, ""), Network::Full);
+    assert_eq!(network(all, "deny = [\"net(a.org)\"]"), hosts(&["!a.org", "*"]));
+    assert_eq!(network(all, "deny = [\"net\"]"), Network::None);
+    assert_eq!(network(all, "ask = [\"net\"]\nallow = [\"net(b.org)\"]"), Network::None);
+    let some = "hosts = [\"*.a.org\", \"b.org\", \"c.org\"]";
+    let rules = "deny = [\"net(x.a.org)\", \"net(b.org)\"]";
+    assert_eq!(network(some, rules), hosts(&["!b.org", "!x.a.org", "*.a.org", "c.org"]));
+    let rules = "allow = [\"net(a.org)\"]\ndeny = [\"net(a.org)\"]";
+    assert_eq!(network("", rules), Network::None);
+}
+
+#[test]
+fn what_runs_because_it_only_looks_can_only_look() {
+    let machine = Machine::new(&[]);
+    for mode in [Mode::Ask, Mode::AcceptEdits, Mode::Deny, Mode::Plan] {
+        let engine = machine.in_mode(mode);
+        let writable = |command: &str| confinement(&engine, command).unwrap().writable.len();
+        assert_eq!(writable("git status && git diff | head"), 1, "{mode:?}");
+        assert_eq!(writable("make") == 1, mode == Mode::Plan, "{mode:?}");
+    }
+    // Without a sandbox what a repository names could do anything.
+    let text = "[sandbox]\nprofile = \"off\"\n";
+    let machine = Machine::new(&[("config/config.toml", text)]);
+    for (mode, expected) in [(Mode::Ask, Decision::Ask), (Mode::Deny, Decision::Deny)] {
+        let engine = machine.in_mode(mode);
+        assert_eq!(bash("git status").decided(&engine), expected);
+        assert_eq!(bash("ls").decided(&engine), Decision::Allow);
+    }
 }
 
 #[test]
@@ -134,6 +246,16 @@ fn what_two_confine_confines_as_both_do() {
     assert_eq!(both.protected.len(), 2);
     assert_eq!((both.network, both.unix_sockets), (hosts(&["a.x.org"]), false));
     assert_eq!(both.limits.memory, Some(5));
+    let common = |one: &[&str], other: &[&str]| {
+        let one = make(&["/a"], hosts(one), None);
+        intersect(one, &make(&["/a"], hosts(other), None)).network
+    };
+    assert_eq!(common(&["*", "!a.org"], &["a.org", "b.org"]), hosts(&["!a.org", "b.org"]));
+    assert_eq!(common(&["*.x.org", "!a.x.org"], &["a.x.org"]), Network::None);
+    assert_eq!(
+        common(&["*.x.org", "!a.x.org", "a.x.org"], &["*"]).clone(),
+        hosts(&["!a.x.org", "*.x.org", "a.x.org"])
+    );
     let open = Confinement { network: Network::Full, ..other };
     assert_eq!(intersect(one.clone(), &open).network, one.network);
     assert_eq!(intersect(one, &Confinement::default()).network, Network::None);

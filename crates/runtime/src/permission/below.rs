@@ -1,0 +1,73 @@
+//! What is below a folder: a sandbox is made of paths, and rules and protections are about names.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::{self, DirEntry};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What stood below folders before an agent ran its first command there, by folder: what agents make
+/// themselves is theirs, such as a repository that they clone.
+#[derive(Debug, Default)]
+pub(crate) struct Standing(Mutex<HashMap<PathBuf, Arc<[PathBuf]>>>);
+
+/// Folders that hold what was fetched or made: tools change all of it, and nobody works there.
+const FETCHED: [&str; 14] = [
+    "node_modules",
+    "bower_components",
+    "target",
+    "build",
+    "dist",
+    "out",
+    "deps",
+    "_deps",
+    "Pods",
+    ".venv",
+    "venv",
+    ".tox",
+    ".terraform",
+    ".cache",
+];
+
+/// So many folders are looked into, those nearest to where the search begins first.
+const MOST_FOLDERS: usize = 20_000;
+
+impl Standing {
+    /// Returns what of these names is below the folders of a folder. It is looked for once.
+    pub(super) fn below(&self, folder: &Path, names: &[&str]) -> Arc<[PathBuf]> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = known.entry(folder.to_owned()).or_insert_with(|| named(folder, names).into());
+        Arc::clone(found)
+    }
+}
+
+fn named(folder: &Path, names: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = VecDeque::from([folder.to_owned()]);
+    for _ in 0..MOST_FOLDERS {
+        let Some(next) = left.pop_front() else { break };
+        for (name, entry) in entries(&next) {
+            if names.contains(&name.as_str()) {
+                // In the folder itself they are known without a search.
+                found.extend((next != folder).then(|| entry.path()));
+            } else if is_folder(&entry) && !FETCHED.contains(&name.as_str()) {
+                left.push_back(entry.path());
+            }
+        }
+    }
+    found
+}
+
+/// Returns the folders in a folder. Links are none.
+pub(super) fn folders(folder: &Path) -> impl Iterator<Item = (String, PathBuf)> {
+    entries(folder).filter(|(_, entry)| is_folder(entry)).map(|(name, entry)| (name, entry.path()))
+}
+
+/// Returns what is in a folder; of one that cannot be read nothing.
+pub(super) fn entries(folder: &Path) -> impl Iterator<Item = (String, DirEntry)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry))
+}
+
+fn is_folder(entry: &DirEntry) -> bool {
+    entry.file_type().is_ok_and(|kind| kind.is_dir())
+}
