@@ -4,7 +4,10 @@
 //! found however it is spelt: with a path to the program, with options before and between, through
 //! programs that run it.
 
+use std::collections::BTreeSet;
+
 use super::glob::Glob;
+use super::harmless;
 use super::shell::{Count, Run, Word};
 
 /// Commands, word by word.
@@ -28,6 +31,10 @@ pub(super) struct Spelt {
     system: Option<String>,
     /// With what it is run through, from each of that on.
     loose: Vec<Loose>,
+    /// What of its words would be a program, were it one that runs others.
+    carried: Vec<Loose>,
+    /// The text of a program that it is given in a language that is not read.
+    code: String,
 }
 
 /// A program by its name, with its words as they come and by kind.
@@ -36,6 +43,8 @@ struct Loose {
     words: Vec<Word>,
     plain: Vec<Word>,
     options: Vec<String>,
+    /// Its words but for options, each with whether it may be the value of one.
+    doubtful: Vec<(Word, bool)>,
 }
 
 /// Whether something fits a pattern.
@@ -65,6 +74,55 @@ const RAISING: [&str; 12] = [
     "podman",
     "systemd-run",
 ];
+
+/// Programs that do something with names and run none of them, beside those that only look.
+const KNOWN: [&str; 42] = [
+    "adduser",
+    "apk",
+    "apt",
+    "apt-get",
+    "brew",
+    "bundle",
+    "cargo",
+    "chgrp",
+    "chmod",
+    "chown",
+    "cp",
+    "curl",
+    "dnf",
+    "docker",
+    "export",
+    "gem",
+    "gh",
+    "git",
+    "go",
+    "helm",
+    "kill",
+    "killall",
+    "kubectl",
+    "ln",
+    "man",
+    "mkdir",
+    "mv",
+    "npm",
+    "pacman",
+    "pip",
+    "pkill",
+    "pnpm",
+    "podman",
+    "poetry",
+    "rm",
+    "rmdir",
+    "ssh",
+    "systemctl",
+    "terraform",
+    "touch",
+    "yarn",
+    "yum",
+];
+
+/// So many of a program's words are looked at for what it may run.
+const MOST_CARRIED: usize = 32;
 
 /// Options before the subcommand of a program that take a value.
 const VALUED: [(&str, &[&str]); 7] = [
@@ -120,17 +178,26 @@ impl CommandPattern {
 
     /// Says whether a rule that denies this, or asks about it, is about a program that is run.
     pub(super) fn concerns(&self, run: &Spelt) -> Fit {
-        let of = |loose: &Loose| {
-            let is_open = self.is_open || !self.options.is_empty();
-            let as_written = fit(&self.words, self.is_open, &loose.words);
-            if as_written == Fit::Yes
-                || !self.options.iter().all(|option| has(&loose.options, option))
-            {
-                return as_written;
-            }
-            as_written.max(fit(&self.plain, is_open, &loose.plain))
+        let fit = run.loose.iter().map(|loose| self.concerns_one(loose)).max().unwrap_or(Fit::No);
+        let may_be = || {
+            run.carried.iter().any(|carried| self.concerns_one(carried) > Fit::No)
+                || self.words.first().and_then(Glob::literal).is_some_and(|name| run.mentions(name))
         };
-        run.loose.iter().map(of).max().unwrap_or(Fit::No)
+        if fit == Fit::No && may_be() { Fit::Maybe } else { fit }
+    }
+
+    fn concerns_one(&self, loose: &Loose) -> Fit {
+        let is_open = self.is_open || !self.options.is_empty();
+        let as_written = fit(&self.words, self.is_open, &loose.words);
+        if as_written == Fit::Yes || !self.options.iter().all(|option| has(&loose.options, option))
+        {
+            return as_written;
+        }
+        let found = as_written.max(fit(&self.plain, is_open, &loose.plain));
+        if found == Fit::No && may_fit(&self.plain, is_open, &loose.doubtful) {
+            return Fit::Maybe;
+        }
+        found
     }
 }
 
@@ -152,16 +219,50 @@ impl Spelt {
             Loose::new(words)
         };
         let loose = (0..=run.through.len()).map(loose).collect();
-        Self { strict, system, loose }
+        let code: Vec<&str> = match run.is_opaque {
+            true => run.words.iter().skip(1).map(Word::source).collect(),
+            false => Vec::new(),
+        };
+        Self { strict, system, loose, carried: carried(run), code: code.join(" ") }
     }
+
+    /// Tells whether the text of a program names another one.
+    fn mentions(&self, name: &str) -> bool {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        self.code.split(|c| !is_part(c)).any(|word| word == name)
+    }
+}
+
+/// Returns what of a program's words would be a program, if it may be one that runs others: what is known of
+/// programs does not end with those that are known here.
+fn carried(run: &Run) -> Vec<Loose> {
+    let takes_words = run.name().is_none_or(|name| is_known(name) || harmless::looks(name));
+    if takes_words {
+        return Vec::new();
+    }
+    let starts = 1..run.words.len().min(MOST_CARRIED);
+    let from = |at: usize| {
+        let mut words: Vec<Word> = run.words.iter().skip(at).take(MOST_CARRIED).cloned().collect();
+        let Some(Word::Known(program)) = words.first_mut() else { return None };
+        let name = base(program);
+        if name.is_empty() || is_option(name) {
+            return None;
+        }
+        *program = name.to_owned();
+        Some(Loose::new(words))
+    };
+    starts.filter_map(from).collect()
 }
 
 impl Loose {
     fn new(words: Vec<Word>) -> Self {
         let program = words.first().and_then(Word::known).unwrap_or_default();
         let valued = VALUED.iter().find(|(name, _)| *name == program).map(|(_, valued)| *valued);
+        // The options of git are all known.
+        let is_plain = program == "git";
         let (mut plain, mut options, mut skips): (Vec<Word>, _, _) =
             (Vec::new(), Vec::new(), false);
+        let (mut doubtful, mut follows) = (Vec::new(), false);
         for word in &words {
             let text = word.known().unwrap_or_default();
             if std::mem::take(&mut skips) {
@@ -170,12 +271,14 @@ impl Loose {
             if is_option(text) {
                 // Before the subcommand an option may take the next word.
                 skips = plain.len() == 1 && valued.is_some_and(|valued| valued.contains(&text));
+                follows = !is_plain && !skips && text != "--" && !text.contains('=');
                 options.push(text.to_owned());
             } else if plain.len() != 1 || program != "cargo" || !text.starts_with('+') {
                 plain.push(word.clone());
+                doubtful.push((word.clone(), std::mem::take(&mut follows)));
             }
         }
-        Self { words, plain, options }
+        Self { words, plain, options, doubtful }
     }
 }
 
@@ -206,6 +309,26 @@ fn fit(patterns: &[Glob], is_open: bool, words: &[Word]) -> Fit {
     }
 }
 
+/// Tells whether words fit if some of those are left out that may be values of options.
+fn may_fit(patterns: &[Glob], is_open: bool, words: &[(Word, bool)]) -> bool {
+    if !words.iter().any(|(_, may_be_value)| *may_be_value) {
+        return false;
+    }
+    // How many of the patterns may have been found so far.
+    let mut found = BTreeSet::from([0]);
+    for (word, may_be_value) in words {
+        let could = |at: usize| match (patterns.get(at), word) {
+            (Some(pattern), Word::Known(word)) => pattern.fits(word),
+            (Some(pattern), Word::Unknown { starts, .. }) => pattern.could_fit(starts),
+            (None, _) => false,
+        };
+        let goes_on = found.iter().filter(|at| could(**at)).map(|at| at + 1);
+        let stays = found.iter().filter(|at| *may_be_value || is_open && **at == patterns.len());
+        found = goes_on.chain(stays.copied()).collect();
+    }
+    found.contains(&patterns.len())
+}
+
 /// Tells whether an option was given: a long one by its name, with or without a value; of short ones
 /// each letter.
 fn has(given: &[String], option: &str) -> bool {
@@ -216,6 +339,10 @@ fn has(given: &[String], option: &str) -> bool {
     }
     let short = || given.iter().filter(|one| !is_long(one));
     option.chars().skip(1).all(|letter| short().any(|one| one.contains(letter)))
+}
+
+fn is_known(program: &str) -> bool {
+    KNOWN.contains(&program)
 }
 
 /// Tells whether a program runs others with more rights, or elsewhere.

@@ -138,6 +138,11 @@ const VERSIONED: [&str; 16] = [
 /// Programs that change nothing about what they run.
 const SEEN_THROUGH: [&str; 6] = ["bash", "sh", "dash", "time", "command", "timeout"];
 
+/// Tells whether a program does not run others unless one of its options says so.
+pub(super) fn looks(name: &str) -> bool {
+    ALWAYS.contains(&name) || BUT_FOR.iter().any(|(known, _)| *known == name)
+}
+
 /// Tells whether a program cannot change anything, as far as its words tell.
 pub(super) fn is_harmless(run: &Run) -> bool {
     let is_bare = run.assignments.is_empty() && !run.is_opaque;

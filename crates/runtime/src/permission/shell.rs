@@ -52,6 +52,11 @@ pub fn read(command: &str) -> Script {
     found.into_script()
 }
 
+/// Tells whether a program runs whatever text it is given, as shells and Python do.
+pub(super) fn runs_texts(program: &str) -> bool {
+    interpreter::runs_texts(program)
+}
+
 /// What a command would run, and what of it cannot be known beforehand.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Script {

@@ -1,5 +1,7 @@
 //! Rules that a person may be offered, and where they are kept.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
@@ -10,16 +12,15 @@ use super::call::{Call, Command, Program};
 use super::command::{base, is_raising};
 use super::places::Places;
 use super::rule::{About, Rule};
-use super::shell::{Run, Word};
+use super::shell::{self, Run, Word};
 use crate::reading;
 
-/// Programs that run whatever they are told: a rule that allows them allows everything.
-const RUN_ANYTHING: [&str; 50] = [
-    "ash", "awk", "bash", "bun", "bunx", "busybox", "chroot", "dash", "deno", "doas", "docker",
-    "env", "eval", "exec", "find", "fish", "gawk", "go", "ksh", "lua", "make", "nice", "node",
-    "nohup", "npx", "perl", "php", "pkexec", "pnpx", "podman", "python", "python2", "python3",
-    "ruby", "sed", "setsid", "sh", "source", "ssh", "su", "sudo", "tclsh", "time", "timeout", "uv",
-    "uvx", "watch", "xargs", "zsh", ".",
+/// Programs that run whatever they are told, beside those that run texts: a rule that allows them allows
+/// everything.
+const RUN_ANYTHING: [&str; 34] = [
+    "awk", "bunx", "busybox", "chroot", "docker", "doas", "env", "eval", "exec", "find", "gawk",
+    "go", "make", "nice", "nohup", "npx", "pkexec", "pnpx", "podman", "sed", "setsid", "source",
+    "ssh", "su", "sudo", "time", "timeout", "uv", "uvx", "watch", "xargs", ".", "just", "gmake",
 ];
 
 /// Programs that destroy, or send things away.
@@ -97,8 +98,8 @@ impl Rule {
                     // One command, and no other.
                     return None;
                 }
-                if RUN_ANYTHING.contains(&program) && (subcommand.is_none() || is_code(subcommand))
-                {
+                let runs_anything = RUN_ANYTHING.contains(&program) || shell::runs_texts(program);
+                if runs_anything && (subcommand.is_none() || is_code(subcommand)) {
                     return wide("whatever a program can do");
                 }
                 if is_raising(program) {
@@ -153,7 +154,8 @@ fn of_command(command: &Command) -> Option<String> {
 
 fn of_program(program: &Program) -> Option<String> {
     let run = &program.run;
-    if run.through.iter().any(|name| is_raising(base(name))) || !run.writes.is_empty() {
+    let is_raised = run.through.iter().any(|name| is_raising(base(name)));
+    if is_raised || run.is_opaque || !run.writes.is_empty() {
         return None;
     }
     let words: Vec<&str> = run.words.iter().map_while(Word::known).collect();
@@ -219,6 +221,10 @@ pub fn remember(rule: &Rule, file: &Path) -> Result<(), String> {
     }
     let cannot =
         |error: std::io::Error| format!("cannot keep the rule in {}: {error}", file.display());
+    // In a folder that others have made a link may lead to any file, to be read or to be written.
+    if [Some(file), file.parent()].into_iter().flatten().any(Path::is_symlink) {
+        return Err(format!("cannot keep the rule in {}: it is reached by a link", file.display()));
+    }
     let text = match reading::text_of(file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
@@ -235,7 +241,10 @@ pub fn remember(rule: &Rule, file: &Path) -> Result<(), String> {
         std::fs::create_dir_all(folder).map_err(cannot)?;
     }
     let beside = file.with_extension("toml.new");
-    std::fs::write(&beside, text).map_err(cannot)?;
+    // Whoever made the folder may have put a link there, to have another file written.
+    let _ = std::fs::remove_file(&beside);
+    let mut new = File::create_new(&beside).map_err(cannot)?;
+    new.write_all(text.as_bytes()).map_err(cannot)?;
     if let Ok(existing) = std::fs::metadata(file) {
         std::fs::set_permissions(&beside, existing.permissions()).map_err(cannot)?;
     }

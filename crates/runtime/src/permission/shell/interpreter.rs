@@ -4,8 +4,26 @@ use super::program::Seen;
 use super::{Word, variable};
 
 const SHELLS: &[&str] = &["bash", "sh", "dash", "ash", "ksh", "mksh", "rbash"];
-const FOREIGN_SHELLS: &[&str] =
-    &["zsh", "fish", "csh", "tcsh", "nu", "pwsh", "powershell", "xonsh", "elvish", "rc", "es"];
+const FOREIGN_SHELLS: &[&str] = &[
+    "zsh",
+    "fish",
+    "csh",
+    "tcsh",
+    "nu",
+    "pwsh",
+    "powershell",
+    "xonsh",
+    "elvish",
+    "rc",
+    "es",
+    "yash",
+    "posh",
+    "oksh",
+    "loksh",
+    "bash-static",
+    "sash",
+    "zsh-static",
+];
 const INTERPRETERS: &[&str] = &[
     "python",
     "pypy",
@@ -50,6 +68,7 @@ const INTERPRETERS: &[&str] = &[
     "redis-cli",
     "duckdb",
     "bc",
+    "dc",
     "osascript",
     "ts-node",
     "tsx",
@@ -61,10 +80,11 @@ pub(super) fn is_shell(name: &str) -> bool {
 
 /// Reads a program that is given a program. `None` if it is another.
 pub(super) fn look(name: &str, words: &[Word]) -> Option<Seen> {
-    if is_shell(name) {
-        return Some(shell(name, words));
+    let unversioned = without_version(name);
+    if is_shell(unversioned) {
+        return Some(shell(unversioned, words));
     }
-    if FOREIGN_SHELLS.contains(&name) {
+    if FOREIGN_SHELLS.contains(&unversioned) {
         return Some(Seen::doubt("the language of this shell is not read"));
     }
     match name {
@@ -72,9 +92,23 @@ pub(super) fn look(name: &str, words: &[Word]) -> Option<Seen> {
         "sed" | "gsed" => return Some(sed(words)),
         _ => {}
     }
-    let unversioned = name.trim_end_matches(|last: char| last.is_ascii_digit() || last == '.');
-    let is_known = INTERPRETERS.contains(&name) || INTERPRETERS.contains(&unversioned);
-    is_known.then(|| interpreter(unversioned, words))
+    is_interpreter(name).then(|| interpreter(unversioned, words))
+}
+
+/// Whether a program runs whatever text it is given.
+pub(super) fn runs_texts(name: &str) -> bool {
+    is_shell(without_version(name))
+        || FOREIGN_SHELLS.contains(&without_version(name))
+        || is_interpreter(name)
+}
+
+fn is_interpreter(name: &str) -> bool {
+    INTERPRETERS.contains(&name) || INTERPRETERS.contains(&without_version(name))
+}
+
+/// `python3.12` is Python.
+fn without_version(name: &str) -> &str {
+    name.trim_end_matches(|last: char| matches!(last, '0'..='9' | '.' | '-'))
 }
 
 /// Reads the options of a shell, and what it is given to run.
@@ -137,8 +171,10 @@ fn is_input(file: &str) -> bool {
 
 /// Python and the like: a file is run as it is, a text is not read.
 fn interpreter(name: &str, words: &[Word]) -> Seen {
-    if matches!(name, "sqlite" | "sqlite3" | "psql" | "mysql" | "mariadb" | "mongosh" | "bc" | "m4")
-    {
+    if matches!(
+        name,
+        "sqlite" | "sqlite3" | "psql" | "mysql" | "mariadb" | "mongosh" | "bc" | "dc" | "m4"
+    ) {
         return Seen::opaque();
     }
     for word in words.iter().skip(1) {

@@ -46,6 +46,8 @@ const STEERING: &[&str] = &[
     "RUSTFLAGS",
     "RUSTDOCFLAGS",
     "GOFLAGS",
+    "GOENV",
+    "GOTOOLDIR",
     "GOPROXY",
     "GOROOT",
     "NODE_OPTIONS",
@@ -58,6 +60,16 @@ const STEERING: &[&str] = &[
     "GRADLE_OPTS",
     "TAR_OPTIONS",
     "RSYNC_RSH",
+    "SVN_SSH",
+    "GNUPGHOME",
+    "GCC_EXEC_PREFIX",
+    "COMPILER_PATH",
+    "TS_NODE_PROJECT",
+    "FZF_DEFAULT_COMMAND",
+    "PKG_CONFIG",
+    "JAVA_HOME",
+    "MAVEN_ARGS",
+    "HELM_PLUGINS",
     "CVS_RSH",
     "SSH_ASKPASS",
     "SUDO_ASKPASS",
@@ -140,6 +152,22 @@ const STEERING_PREFIXES: &[&str] = &[
     "SSL_CERT",
 ];
 
+/// Ends of names that say where a program finds what it runs, or with what it is called.
+const STEERING_ENDINGS: &[&str] = &[
+    "CONFIG",
+    "CONFIG_FILE",
+    "CONFIG_PATH",
+    "CONFIG_DIR",
+    "_OPTIONS",
+    "_OPTS",
+    "ADDOPTS",
+    "_PLUGINS",
+    "_PRELOAD",
+    "_WRAPPER",
+    "_LAUNCHER",
+    "RCPATH",
+];
+
 /// Those of such a beginning that do no harm.
 const HARMLESS: &[&str] = &[
     "CARGO_TARGET_DIR",
@@ -178,6 +206,7 @@ pub(super) fn steers(name: &str, value: &Word) -> bool {
     STEERING.contains(&name)
         || names_program
         || STEERING_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || STEERING_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
 /// Whether the shell itself sets a variable to a text that commands decide.

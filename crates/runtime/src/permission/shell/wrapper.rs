@@ -161,7 +161,7 @@ const WRAPPERS: &[Wrapper] = &[
         unread: &["S", "p", "E", "property"],
         ..PLAIN
     },
-    Wrapper { names: &["busybox", "toybox"], ..PLAIN },
+    Wrapper { names: &["busybox", "toybox", "coreutils"], ..PLAIN },
     Wrapper { names: &["command"], options: Options { flags: "pvV", ..NONE }, ..PLAIN },
     Wrapper { names: &["builtin"], ..PLAIN },
     Wrapper { names: &["exec"], options: Options { flags: "cl", valued: "a", ..NONE }, ..PLAIN },

@@ -155,6 +155,58 @@ fn a_command_is_denied_however_it_is_spelt() {
 }
 
 #[test]
+fn what_may_be_a_denied_command_is_asked_about() {
+    let (_machine, engine) = asking(
+        "allow = [\"bash\"]\ndeny = [\"bash(kubectl delete *)\", \"bash(rm *)\", \"bash(npm publish *)\", \
+         \"bash(docker compose down *)\", \"bash(git push *)\"]",
+    );
+    let asked = [
+        // An option that is not known may take the next word.
+        "kubectl --as admin delete pod x",
+        "kubectl --as admin --token t delete pod x",
+        "npm --registry http://x publish",
+        "docker compose -f x.yml down",
+        // Programs that are not known may run others.
+        "choom -n 0 -- rm x",
+        "unheard-of rm x",
+        "unheard-of -v /bin/rm x",
+        "./x.sh rm x",
+        "rustup run stable rm x",
+        "bash5.2 -c \"$X\"",
+        "yash -c 'rm x'",
+        "aria2c --on-download-complete=rm x",
+        "install -s --strip-program=rm a b",
+        "gpg --photo-viewer 'rm x' -k",
+        "pdflatex -shell-escape x",
+        // A text in another language names it.
+        "python3 -c 'import os; os.system(\"rm x\")'",
+        "perl -e 'exec q(/bin/rm), q(x)'",
+        "dc -e '!rm x'",
+    ];
+    for command in asked {
+        assert_eq!(bash(command).decided(&engine), Ask, "{command}");
+    }
+    for command in ["coreutils rm x", "bash5.2 -c 'rm x'"] {
+        assert_eq!(bash(command).decided(&engine), Deny, "{command}");
+    }
+    let allowed = [
+        "kubectl get pods --as admin",
+        "grep -r rm src",
+        "which rm",
+        "mkdir rm",
+        "git rm x",
+        "apt-get install rm",
+        "git --no-pager log push",
+        "python3 -c 'print(1)'",
+        "python3 x.py --form",
+        "cargo test -- rm",
+    ];
+    for command in allowed {
+        assert_eq!(bash(command).decided(&engine), Allow, "{command}");
+    }
+}
+
+#[test]
 fn the_higher_layer_is_right_but_any_deny_wins() {
     let machine = Machine::new(&[
         ("etc/config.toml", "[permissions]\nallow = [\"bash(sys *)\", \"bash(both *)\"]\n"),

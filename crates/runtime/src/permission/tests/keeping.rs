@@ -16,6 +16,9 @@ fn what_is_offered_is_wider_than_the_call_and_no_wider_than_expected() {
         ("pytest -x tests", Some("bash(pytest *)")),
         ("cd src && pytest", Some("bash(pytest *)")),
         ("python x.py", None),
+        ("python3.11 x.py", None),
+        ("nodejs x.js", None),
+        ("psql -c x", None),
         ("bash -c \"$X\"", None),
         ("sudo make", None),
         ("env make", None),
@@ -50,6 +53,12 @@ fn a_rule_that_allows_nearly_everything_is_not_kept() {
         "bash(*)",
         "bash(python *)",
         "bash(python3 -c *)",
+        "bash(python3.11 *)",
+        "bash(pypy3 *)",
+        "bash(nodejs *)",
+        "bash(tcsh *)",
+        "bash(psql *)",
+        "bash(just *)",
         "bash(bash -c *)",
         "bash(sudo *)",
         "bash(sudo apt *)",
@@ -77,6 +86,30 @@ fn a_rule_that_allows_nearly_everything_is_not_kept() {
     }
     let table: toml::Table = std::fs::read_to_string(&file).unwrap().parse().unwrap();
     assert_eq!(table["permissions"]["allow"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn no_link_has_a_rule_kept_elsewhere() {
+    let rule = Rule::parse("net(a.org)").unwrap();
+    let file = "work/.bowline/config.local.toml";
+    let mine = "mine = true\n";
+    let machine = || Machine::new(&[("home/mine.toml", mine), ("work/.bowline/x", "")]);
+    let beside = machine();
+    beside.link("work/.bowline/config.local.toml.new", "home/mine.toml");
+    remember(&rule, &beside.path(file)).unwrap();
+    assert!(std::fs::read_to_string(beside.path(file)).unwrap().contains("net(a.org)"));
+    let itself = machine();
+    itself.link(file, "home/mine.toml");
+    let folder = Machine::new(&[("home/mine.toml", mine)]);
+    folder.link("work/.bowline", "home");
+    for machine in [&itself, &folder] {
+        let error = remember(&rule, &machine.path(file)).unwrap_err();
+        assert!(error.ends_with("it is reached by a link"), "{error}");
+    }
+    for machine in [beside, itself, folder] {
+        assert_eq!(std::fs::read_to_string(machine.path("home/mine.toml")).unwrap(), mine);
+        assert!(!machine.path("home/config.local.toml").exists());
+    }
 }
 
 #[test]

@@ -78,6 +78,21 @@ const LINES: &[(&str, &[&str])] = &[
     ),
     (
         "a variable that steers a program",
+        &[
+            "RIPGREP_CONFIG_PATH=evil rg x",
+            "KUBECONFIG=evil kubectl get pods",
+            "AWS_CONFIG_FILE=evil aws s3 ls",
+            "DOCKER_CONFIG=evil docker ps",
+            "GOENV=evil go test ./...",
+            "PYTEST_ADDOPTS='-p evil' pytest",
+            "export HGRCPATH=evil; hg log",
+            "GCC_EXEC_PREFIX=evil/ gcc x.c",
+            "SVN_SSH=evil svn up",
+            "BUNDLER_CONFIG=evil rake",
+        ],
+    ),
+    (
+        "a builtin that runs what it finds",
         &["compgen -C evil", "mapfile -C evil -c 1 a < f", "fc -e evil"],
     ),
     (
