@@ -4,7 +4,7 @@
 //! - `rule`: the language, with `command`, `path` and `glob`; `places` are those on this
 //!   machine that it knows of, and `seen` is what a path really is.
 //! - `layers`: where rules come from, and which is right; `approvals`: those of a session.
-//! - [`shell`] reads commands, `call` says what a call touches; `harmless`: programs that only look.
+//! - [`shell`] reads commands, `call` says what a call touches, and `guess` what it may; `harmless`: programs that only look.
 //! - `policy`: the rules of one agent; `engine`: those of an agent and of all above it. What they
 //!   decide is a `judgement`.
 //! - `gate` asks the engine before a call starts, `guard` when it touches something, and
@@ -21,6 +21,7 @@ mod explain;
 mod gate;
 mod glob;
 mod guard;
+mod guess;
 mod harmless;
 mod judgement;
 mod layers;

@@ -10,6 +10,7 @@ use bowline_llm::ToolCall;
 use bowline_tools::Bash;
 
 use super::command::Spelt;
+use super::guess;
 use super::harmless;
 use super::places::Places;
 use super::rule::DELEGATING;
@@ -206,6 +207,10 @@ fn command(command: &Command, places: &Places, touches: &mut Vec<Touch>) {
         let can = if program.is_harmless { Can::Read } else { Can::Write };
         let arguments = run.words.get(1..).unwrap_or_default();
         let mut is_inside = arguments.iter().all(|word| word.known().is_some());
+        for word in arguments.iter().chain(&run.reads).filter(|word| text(word).is_none()) {
+            let files = guess::files(word.source(), &folder, places);
+            more.extend(files.iter().map(|file| Touch::Named(places.see(file), can)));
+        }
         for path in arguments.iter().filter_map(text).flat_map(named) {
             let full = from(&folder, path, places);
             // A word that looks like no path is one if there is such a file.

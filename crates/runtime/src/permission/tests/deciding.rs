@@ -335,6 +335,39 @@ fn secrets_are_asked_about_and_examples_of_them_are_not() {
 }
 
 #[test]
+fn a_word_that_may_name_a_secret_is_taken_for_it() {
+    let machine = Machine::new(&[
+        ("config/config.toml", "[permissions]\ndeny = [\"read(private/**)\"]\n"),
+        ("work/.env", ""),
+        ("work/a/.env", ""),
+        ("work/a/b.rs", ""),
+        ("work/private/x", ""),
+    ]);
+    let engine = machine.in_mode(Mode::Auto);
+    let denied = [
+        "cat .e*",
+        "cat .en?",
+        "cat .[e]nv",
+        "cat {.env,x}",
+        "cat .e{n,}v",
+        "cat a/{b,.{env,x}}",
+        "cat $PWD/.env",
+        "cat \"${PWD}\"/a/.env",
+        "cat */.e*v",
+        "head < .e*",
+        "cd a && cat .*",
+        "cat priv*/x",
+        "cp -r p?ivate elsewhere",
+    ];
+    for command in denied {
+        assert_eq!(bash(command).decided(&engine), Deny, "{command}");
+    }
+    for command in ["cat a/*", "ls a/*.rs", "cat $x", "cat .{a,b}", "cat [", "cat '.e*'"] {
+        assert_eq!(bash(command).decided(&engine), Allow, "{command}");
+    }
+}
+
+#[test]
 fn only_a_rule_that_names_it_lifts_a_protection() {
     let protected =
         ["work/.git/config", "work/.vscode/tasks.json", "work/a/.claude/x", "work/.mcp.json"];
