@@ -22,10 +22,12 @@ pub use grep::{Grep, GrepInput};
 pub use list::{List, ListInput};
 
 /// Where a search begins.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Place {
     workspace: Workspace,
     root: PathBuf,
+    /// The root, by the path that is really its.
+    real: PathBuf,
     cx: ToolContext,
 }
 
@@ -38,12 +40,13 @@ impl Place {
         work: impl FnOnce(&Self) -> Result<String, ToolError> + Send + 'static,
     ) -> Result<ToolOutput, ToolError> {
         let root = workspace.resolve(path.unwrap_or("."));
-        let place = Self { workspace: workspace.clone(), root, cx: cx.clone() };
+        let (workspace, cx) = (workspace.clone(), cx.clone());
         let done = tokio::task::spawn_blocking(move || {
-            let Ok(real) = place.root.canonicalize() else {
-                return Err(files::missing(&place.workspace, &place.root));
+            let Ok(real) = root.canonicalize() else {
+                return Err(files::missing(&workspace, &root));
             };
-            place.check(&real).map_err(ToolError::Failed)?;
+            let place = Self { workspace, root, real, cx };
+            place.check(&place.real).map_err(ToolError::Failed)?;
             work(&place)
         });
         let text = done.await.unwrap_or_else(|error| Err(ToolError::Fatal(error.into())))?;
@@ -55,11 +58,18 @@ impl Place {
         self.workspace.guard.check(&self.cx.call, real, Want::Read)
     }
 
-    /// Walks over what is not ignored, in the order of names.
+    /// Tells whether the call may see what is in a folder that the search has come to. On the way are no links.
+    fn shows(&self, folder: &Path) -> bool {
+        let below = folder.strip_prefix(&self.root).unwrap_or(folder);
+        self.check(&self.real.join(below)).is_ok()
+    }
+
+    /// Walks over what is not ignored, in the order of names, and into no folder that the call may not see.
     fn walk(&self, depth: Option<usize>, with_hidden: bool) -> impl Iterator<Item = DirEntry> {
         let cancel = self.cx.cancel.clone();
         let mut builder = WalkBuilder::new(&self.root);
         let is_readable = self.root.ancestors().all(ignored::is_readable);
+        let place = self.clone();
         builder
             .standard_filters(is_readable)
             .max_depth(depth)
@@ -72,6 +82,7 @@ impl Place {
                 let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
                 entry.file_name() != ".git"
                     && (is_root || !is_folder || ignored::is_readable(entry.path()))
+                    && (entry.depth() == 0 || !is_folder || place.shows(entry.path()))
             })
             .sort_by_file_name(std::ffi::OsStr::cmp);
         // What cannot be read is passed over, as a shell's tools do after a complaint.

@@ -24,9 +24,10 @@ const RUN_ANYTHING: [&str; 34] = [
 ];
 
 /// Programs that destroy, or send things away.
-const DANGEROUS: [&str; 16] = [
-    "chmod", "chown", "cp", "curl", "dd", "kill", "ln", "mkfs", "mv", "nc", "rm", "rmdir", "scp",
-    "shred", "tee", "wget",
+const DANGEROUS: [&str; 32] = [
+    "aria2c", "chmod", "chown", "cp", "crontab", "curl", "dd", "ftp", "install", "kill", "killall",
+    "ln", "mkfs", "mount", "mv", "nc", "ncat", "pkill", "poweroff", "reboot", "rm", "rmdir",
+    "rsync", "scp", "sftp", "shred", "shutdown", "socat", "tee", "truncate", "unlink", "wget",
 ];
 
 /// Programs of which the next word says what they do.

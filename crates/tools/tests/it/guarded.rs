@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bowline_agent::tool::{DynTool, ToolError};
 use bowline_llm::CallId;
 use bowline_tools::guard::{Confinement, Guard, Reach, Want};
-use bowline_tools::{ApplyPatch, Edit, Grep, List, Read, Write};
+use bowline_tools::{ApplyPatch, Edit, Glob, Grep, List, Read, Write};
 use pretty_assertions::assert_eq;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
@@ -78,6 +78,53 @@ impl Fenced {
             fs::read_dir(&self.out).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["secret"]);
         assert_eq!(fs::read_to_string(self.out.join("secret")).unwrap(), "hidden words\n");
+    }
+}
+
+/// Lets calls touch all but one folder.
+#[derive(Debug)]
+struct Outside(PathBuf);
+
+impl Guard for Outside {
+    fn check(&self, _: &CallId, path: &Path, _: Want) -> Result<(), String> {
+        match path.starts_with(&self.0) {
+            true => Err(format!("{} is denied", path.display())),
+            false => Ok(()),
+        }
+    }
+
+    fn check_host(&self, _: &CallId, _: &str) -> Result<Reach, String> {
+        Ok(Reach::Public)
+    }
+
+    fn names(&self, _: IpAddr) -> bool {
+        false
+    }
+
+    fn confinement(&self, _: &CallId, _: &str) -> Result<Option<Confinement>, String> {
+        Ok(None)
+    }
+}
+
+#[tokio::test]
+async fn a_search_does_not_say_what_is_in_a_denied_folder() {
+    let mut desk = Desk::new();
+    desk.put("a/denied/words", "words");
+    desk.put("a/words", "words");
+    symlink(desk.path("a"), desk.path("link")).unwrap();
+    desk.workspace.guard = Arc::new(Outside(desk.workspace.cwd.join("a/denied")));
+    for path in [".", "a", "link"] {
+        let (glob, grep, list) = (
+            desk.call(
+                Glob::new(desk.workspace.clone()),
+                json!({ "pattern": "words", "path": path }),
+            ),
+            desk.call(Grep::new(desk.workspace.clone()), json!({ "pattern": "w", "path": path })),
+            desk.call(List::new(desk.workspace.clone()), json!({ "depth": 5, "path": path })),
+        );
+        for told in [glob.await, grep.await, list.await].map(Result::unwrap) {
+            assert!(told.contains("words") && !told.contains("denied"), "{path}: {told}");
+        }
     }
 }
 

@@ -27,6 +27,8 @@ fn what_is_offered_is_wider_than_the_call_and_no_wider_than_expected() {
         ("sh x.sh", None),
         ("eval x", Some("bash(x *)")),
         ("rm -rf x", None),
+        ("rsync -a x host:", None),
+        ("truncate -s 0 x", None),
         ("git -C x push", None),
         ("pytest && jest", None),
         ("pytest > out", None),
