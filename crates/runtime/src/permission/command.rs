@@ -311,7 +311,12 @@ fn fit(patterns: &[Glob], is_open: bool, words: &[Word]) -> Fit {
 
 /// Tells whether words fit if some of those are left out that may be values of options.
 fn may_fit(patterns: &[Glob], is_open: bool, words: &[(Word, bool)]) -> bool {
-    if !words.iter().any(|(_, may_be_value)| *may_be_value) {
+    let is_program = |pattern: &Glob| match words.first() {
+        Some((Word::Known(name), _)) => pattern.fits(name),
+        Some((Word::Unknown { .. }, _)) | None => true,
+    };
+    let is_doubtful = || words.iter().any(|(_, may_be_value)| *may_be_value);
+    if !patterns.first().is_some_and(is_program) || !is_doubtful() {
         return false;
     }
     // How many of the patterns may have been found so far.
