@@ -528,7 +528,7 @@ fn wrong_usage_is_one_clear_line_and_exit_code_2() {
 #[test]
 fn the_provider_key_reaches_the_provider_and_no_command() {
     // The key is in the environment of bowline itself, which a command of the same user can read.
-    let hunts = "env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'; cat \"$HOME/key\"";
+    let hunts = "env; for p in /proc/*; do cat $p/environ; done 2>/dev/null | tr '\\0' '\\n'; cat \"$HOME/key\"";
     let provider = Provider::answering(move |request| match results(request) {
         0 => Reply::Calls(vec![bash("call", hunts)]),
         1 => Reply::Calls(vec![("read".to_owned(), "read", json!({ "path": "../key" }))]),

@@ -50,7 +50,7 @@ fn to_lift_one_file_opens_nothing_beside_it() {
     let provider = calls(vec![
         bash("echo evil | tee $PWD/.git/config $PWD/.git/hooks/post-checkout"),
         bash("echo fine | tee $PWD/.git/info/exclude"),
-        bash("cat $HOME/.ssh/known_hosts; cat $HOME/.ssh/id_x"),
+        bash("ssh=$HOME/.ssh; cat $ssh/known_hosts; cat $ssh/id_x"),
     ]);
     let home = Home::new(&provider);
     git(&home.work(), &["init", "-q"]);

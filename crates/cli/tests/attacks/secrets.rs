@@ -98,8 +98,10 @@ fn the_brackets_of_a_placeholder_hide_no_token() {
 
 /// Runs `env` in a home whose `[shell_environment]` is as given, and returns what it says.
 fn variables(shell_environment: &str) -> String {
-    let provider =
-        calls(vec![("bash", json!({ "command": "env; cat /proc/*/environ | tr '\\0' '\\n'" }))]);
+    let provider = calls(vec![(
+        "bash",
+        json!({ "command": "env; for p in /proc/*; do cat $p/environ; done | tr '\\0' '\\n'" }),
+    )]);
     let home = Home::with(&provider, shell_environment);
     let path = home.path("home/config/config.toml");
     let config = std::fs::read_to_string(&path).unwrap();
