@@ -15,7 +15,7 @@ use bowline_agent::limits::Limits;
 use bowline_agent::op::CancelReason;
 use bowline_agent::tool::Tool as _;
 use bowline_agent::{Agent, AgentError, Busy, ForkPoint, Outcome, Projection, Run, SessionHandle};
-use bowline_runtime::config::{AgentConfig, Span};
+use bowline_runtime::config::{AgentConfig, Said, Span};
 use bowline_runtime::environment::Environment;
 use bowline_runtime::skills::Skills;
 use bowline_runtime::{Choice, Runtime};
@@ -27,6 +27,7 @@ use bowline_tools::Message;
 use crate::args::{self, Events, Exec, Format};
 use crate::dump;
 use crate::exit::{self, Failure, Signal, Signals};
+use crate::kept;
 use crate::output::Output;
 use crate::print::Printer;
 use crate::trace::{self, Traced};
@@ -38,11 +39,9 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     }
     // What the flags name is where the command was called, not where it works.
     let mut output = Output::new(args.output.as_deref(), args.output_schema.as_deref())?;
-    let said = args.said();
-    let runtime = Runtime::new(environment(&args)?, &said)?;
+    let (runtime, said, source) = load(&args)?;
     let task = task(&args)?;
     let store = runtime.sessions();
-    let source = source(&runtime, &store, &args)?;
     let mut printer = printer(&args)?;
     if let (None, Source::Resume(session)) = (&task, &source)
         && store.summary(*session)?.run != RunState::Open
@@ -71,6 +70,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     let undo_note = runtime.undo_note().filter(|_| !args.ephemeral);
     undo_note.into_iter().chain(runtime.unconfined(&own, false)).for_each(|it| printer.note(&it));
     let handle = take_up(&agent, &source, &store, &mut printer).await?;
+    kept::keep(&said, &store, &handle).await?;
     let listeners = Listeners {
         output: &mut output,
         printer: &mut printer,
@@ -90,6 +90,20 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
         forget(&runtime, &handle);
     }
     code
+}
+
+/// Loads the configuration, with what the session that goes on was not allowed.
+fn load(args: &Exec) -> Result<(Runtime, Said, Source), Failure> {
+    let said = args.said();
+    let runtime = Runtime::new(environment(args)?, &said)?;
+    let store = runtime.sessions();
+    match source(&runtime, &store, args)? {
+        Source::New => Ok((runtime, said, Source::New)),
+        source @ (Source::Resume(session) | Source::Fork(session)) => {
+            let said = kept::said(said, &store, session)?;
+            Ok((Runtime::new(environment(args)?, &said)?, said, source))
+        }
+    }
 }
 
 /// Ends all that has been started, and tells what has gone wrong beside the run.

@@ -13,6 +13,7 @@ mod exit;
 mod hooks;
 mod init;
 mod jobs;
+mod kept;
 mod mcp;
 mod model;
 mod models;

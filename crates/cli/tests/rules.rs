@@ -11,7 +11,7 @@ mod support;
 
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use support::{Home, Provider, Reply, messages, results};
+use support::{Home, Provider, Reply, messages, obedient, results};
 
 /// A provider that makes one call of a tool, and then says `done`.
 fn calls(tool: &'static str, arguments: Value) -> Provider {
@@ -143,4 +143,74 @@ fn without_the_sandbox_commands_have_all_rights_and_it_is_said() {
     assert_eq!(code, 0, "{err}");
     assert!(err.contains("sandbox off: commands are not confined"), "{err}");
     assert_eq!(std::fs::read_to_string(home.path("outside")).unwrap(), "here\n");
+}
+
+#[test]
+fn what_flags_forbid_holds_for_whoever_goes_on_with_the_session() {
+    let provider = obedient();
+    let home = Home::new(&provider);
+    let can_write = |arguments: &[&str], name: &str| {
+        let prompt = format!("put {name}");
+        let (_, _, err) = home.run(&[&["exec"], arguments, &[&prompt]].concat());
+        assert!(!err.contains("error:"), "{err}");
+        home.work().join(name).exists()
+    };
+    assert!(!can_write(&["--deny", "write(a)"], "a"));
+    assert!(!can_write(&["--continue"], "a"));
+    let denied = home.sessions().remove(0);
+    // More is forbidden, and nothing is forgotten.
+    assert!(!can_write(&["--continue", "--mode", "plan", "--ask", "write(b)"], "c"));
+    assert!(!can_write(&["--continue"], "c"));
+    // A person may say that it works in another mode now; what is denied still is.
+    assert!(can_write(&["--continue", "--mode", "auto"], "c"));
+    assert!(can_write(&["--continue"], "d"));
+    assert!(!can_write(&["--continue"], "b") && !can_write(&["--continue"], "a"));
+    // A fork is another session of the same conversation.
+    assert!(!can_write(&[&format!("--fork={denied}")], "a"));
+    assert!(!can_write(&["--continue"], "a"));
+    // What widens is never kept.
+    assert!(can_write(&["--allow", "write(.git)"], ".git/x"));
+    assert!(!can_write(&["--continue"], ".git/y"));
+    assert!(can_write(&["--mode", "bypass"], ".git/z"));
+    assert!(!can_write(&["--continue"], ".git/y"));
+    let records = home.entries(&denied).into_iter();
+    let records = records.filter(|entry| entry["data"]["name"] == "permissions");
+    assert_eq!(records.count(), 3, "one for each change");
+}
+
+#[test]
+fn a_read_only_session_stays_read_only() {
+    let provider = obedient();
+    let home = Home::new(&provider);
+    home.run(&["exec", "--sandbox", "read-only", "sh touch a"]);
+    home.run(&["exec", "--continue", "sh touch a"]);
+    assert!(!home.work().join("a").exists());
+    home.run(&["exec", "--continue", "--sandbox", "workspace-write", "sh touch a"]);
+    assert!(home.work().join("a").exists());
+}
+
+#[test]
+fn a_killed_run_goes_on_with_what_flags_forbade() {
+    let provider = Provider::answering(|request| match results(request) {
+        0 => Reply::Calls(vec![(
+            "call_0".to_owned(),
+            "bash",
+            json!({ "command": "echo > begun; sleep 1000" }),
+        )]),
+        1 => {
+            let arguments = json!({ "path": "a", "content": "put" });
+            Reply::Calls(vec![("call_1".to_owned(), "write", arguments)])
+        }
+        _ => Reply::Text("done".to_owned()),
+    });
+    let home = Home::new(&provider);
+    let mut child = home.bowline().args(["exec", "--deny", "write(a)", "go"]).spawn().unwrap();
+    while !home.work().join("begun").exists() {
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (code, out, err) = home.run(&["exec", "--continue"]);
+    assert_eq!((code, out.as_str()), (0, "done\n"), "{err}");
+    assert!(!home.work().join("a").exists());
 }

@@ -51,7 +51,7 @@ pub use agents::{
 pub(crate) use assigned::below;
 pub use assigned::set;
 pub(crate) use check::{Fault, as_error, as_errors, check, meant, nearest, read_as};
-pub use flags::Flags;
+pub use flags::{Flags, Kept};
 pub(crate) use layers::{AgentFile, Trust, read_all, table_of};
 pub use layers::{Kind, Layer, Loaded, Said, Source, file, load, sources};
 pub use node::{Node, Origin, Place, Table, Value};

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::assigned::below;
 use super::layers::Layer;
 use super::node::{self, Node, Origin, Place, Table};
@@ -26,7 +28,51 @@ pub struct Flags {
     pub add_dirs: Vec<PathBuf>,
 }
 
+/// What flags of the command line forbid, as a session keeps it: what goes on with the session may not do
+/// more than what began it, unless a person says so.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Kept {
+    /// The permission mode, if it is narrower than that of whoever is asked nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<Mode>,
+    /// The profile of the sandbox, if it is the narrowest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sandbox: Option<SandboxProfile>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ask: Vec<Rule>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    deny: Vec<Rule>,
+}
+
 impl Flags {
+    /// Returns what of them a session keeps. What widens is said again each time.
+    pub fn kept(&self) -> Kept {
+        let is_narrow = |mode: &Mode| match mode {
+            Mode::Ask | Mode::AcceptEdits | Mode::Plan | Mode::Deny => true,
+            Mode::Auto | Mode::Bypass => false,
+        };
+        Kept {
+            mode: self.mode.filter(is_narrow),
+            sandbox: self.sandbox.filter(|profile| *profile == SandboxProfile::ReadOnly),
+            ask: self.ask.clone(),
+            deny: self.deny.clone(),
+        }
+    }
+
+    /// Adds what a session keeps. The mode and the profile that are said now count instead of those kept.
+    #[must_use]
+    pub fn with_kept(mut self, kept: Kept) -> Self {
+        let add = |rules: &mut Vec<Rule>, kept: Vec<Rule>| {
+            let new: Vec<Rule> = kept.into_iter().filter(|rule| !rules.contains(rule)).collect();
+            rules.extend(new);
+        };
+        add(&mut self.ask, kept.ask);
+        add(&mut self.deny, kept.deny);
+        let (mode, sandbox) = (self.mode.or(kept.mode), self.sandbox.or(kept.sandbox));
+        Self { mode, sandbox, ..self }
+    }
+
     /// Makes a layer of them.
     pub(super) fn layer(&self) -> Option<Layer> {
         let place = Place { origin: Arc::new(Origin::CommandLine), line: None };

@@ -1,6 +1,6 @@
 //! `[permissions]`: what tools may do.
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::permission::Rule;
 
@@ -28,7 +28,7 @@ pub struct RuleConfig {
 }
 
 /// What happens when no rule says anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// Reading is allowed; a person is asked about everything else.

@@ -14,6 +14,9 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use super::call::Command;
 use super::command::{CommandPattern, Fit};
 use super::glob::Glob;
@@ -172,6 +175,18 @@ impl FromStr for Rule {
 
     fn from_str(text: &str) -> Result<Self, String> {
         Self::parse(text)
+    }
+}
+
+impl Serialize for Rule {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Rule {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 

@@ -5,10 +5,10 @@ use std::os::unix::fs::FileExt as _;
 
 use jiff::Timestamp;
 
-use bowline_agent::entry::{Ending, Entry, EntryKind, Origin, RunStarted, Via};
+use bowline_agent::entry::{Custom, Ending, Entry, EntryKind, Origin, RunStarted, Via};
 use bowline_agent::id::{AgentId, SessionId};
 use bowline_agent::journal::{JournalError, Pos};
-use bowline_llm::{Part, UserMessage};
+use bowline_llm::{Part, RawJson, UserMessage};
 
 use super::Files;
 use super::commits::{Choice, Commits};
@@ -27,6 +27,9 @@ const TELLING: [&str; 3] = [STARTED, r#""kind":"run_ended""#, r#""kind":"assista
 
 /// What the line holds that begins a run.
 const STARTED: &str = r#""kind":"run_started""#;
+
+/// What the line holds that records something.
+const RECORDED: &str = r#""kind":"custom""#;
 
 /// The most bytes of a preview.
 const PREVIEW: usize = 200;
@@ -118,7 +121,30 @@ impl Files {
     /// [`JournalError::NotFound`], [`JournalError::Corrupt`] or [`JournalError::Io`].
     pub fn latest_start(&self, id: SessionId) -> Result<Option<RunStarted>, JournalError> {
         let place = self.place(id)?;
-        let find = |lines: Vec<&[u8]>| latest_start(lines, &place);
+        let started = |kind| match kind {
+            EntryKind::RunStarted(started) => Some(started),
+            _ => None,
+        };
+        let find = |lines: Vec<&[u8]>| latest(lines, &place, STARTED, started);
+        Ok(at_the_end(&place, find, Option::is_some)?.0)
+    }
+
+    /// Returns what the embedding program has recorded last under a name, with a session's root agent;
+    /// `None` if it has not. The log is searched from its end.
+    ///
+    /// # Errors
+    /// [`JournalError::NotFound`], [`JournalError::Corrupt`] or [`JournalError::Io`].
+    pub fn latest_record(
+        &self,
+        id: SessionId,
+        name: &str,
+    ) -> Result<Option<RawJson>, JournalError> {
+        let place = self.place(id)?;
+        let recorded = |kind| match kind {
+            EntryKind::Custom(Custom { name: of, call: None, data }) if of == name => Some(data),
+            _ => None,
+        };
+        let find = |lines: Vec<&[u8]>| latest(lines, &place, RECORDED, recorded);
         Ok(at_the_end(&place, find, Option::is_some)?.0)
     }
 }
@@ -250,18 +276,23 @@ impl Tail {
     }
 }
 
-/// Returns how the last run began of which lines tell.
-fn latest_start(lines: Vec<&[u8]>, place: &Place) -> Result<Option<RunStarted>, JournalError> {
+/// Returns the last thing of a kind that the root agent wrote, of those of which lines tell. Such a line
+/// holds the mark.
+fn latest<T>(
+    lines: Vec<&[u8]>,
+    place: &Place,
+    mark: &str,
+    pick: impl Fn(EntryKind) -> Option<T>,
+) -> Result<Option<T>, JournalError> {
     let root = place.id.root();
     for line in lines.into_iter().rev() {
-        if !String::from_utf8_lossy(line).contains(STARTED) {
+        if !String::from_utf8_lossy(line).contains(mark) {
             continue;
         }
         let (_, entries) = take_apart(line, place)?;
-        for entry in entries.into_iter().rev().filter(|entry| entry.agent == root) {
-            if let EntryKind::RunStarted(started) = entry.kind {
-                return Ok(Some(started));
-            }
+        let own = entries.into_iter().rev().filter(|entry| entry.agent == root);
+        if let Some(found) = own.map(|entry| entry.kind).find_map(&pick) {
+            return Ok(Some(found));
         }
     }
     Ok(None)
