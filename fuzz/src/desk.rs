@@ -102,7 +102,7 @@ impl Desk {
     }
 
     /// Returns where a path leads that is seen from the folder. There are no links.
-    pub(crate) fn path(&self, path: &str) -> PathBuf {
+    pub(crate) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         let mut real = PathBuf::new();
         for part in self.workspace.cwd.join(path).components() {
             match part {

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use bowline_agent::visible::name;
 use bowline_tools::ApplyPatch;
 use serde_json::json;
 
@@ -27,7 +28,9 @@ pub fn patch(data: &[u8]) {
     // Notes on how lines were matched come after the files.
     let files = answer.lines().map_while(|line| line.split_once(' '));
     for (what, path) in files.take_while(|(what, _)| ["A", "D", "M"].contains(what)) {
-        let path = desk.path(path);
+        // A name that would not be seen as it is is quoted.
+        let path = name::read(path).unwrap_or_else(|| path.into());
+        let path = desk.path(&path);
         assert_eq!(what != "D", after.contains_key(&path), "{answer}");
         named.insert(path);
     }
