@@ -142,7 +142,7 @@ impl Rooms {
             match self.way_in(asked, &mut listener) {
                 Ok(way) => return Ok(Entry { listener, ..way }),
                 // Only before there has been any: nobody gets less because of what others do.
-                Err(_) if self.next == 0 && simplest_room().is_err() => {
+                Err(_) if self.next == 0 && confines_alone() && simplest_room().is_err() => {
                     self.are_impossible = true;
                     return alone(asked);
                 }
