@@ -28,13 +28,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::thread::LinkNameSpaceType;
-use seccompiler::BpfProgram;
 
 use super::HELPER_ARGUMENT;
 use super::available::Available;
 use super::family::{self, Process};
 use crate::guard::{Confinement, Network};
-use filter::Sockets;
+use filter::{Filter, Sockets};
 use layout::Layout;
 use maker::{Made, Plan, Realm, Word};
 use names::Names;
@@ -91,7 +90,7 @@ struct Room {
     network: Option<Arc<OwnedFd>>,
     mounts: Arc<OwnedFd>,
     rules: Arc<OwnedFd>,
-    filter: Arc<BpfProgram>,
+    filter: Arc<Filter>,
     /// What must not be made, as long as somebody is in the room.
     names: Names,
     idle_since: Option<Instant>,
@@ -249,7 +248,7 @@ fn alone(asked: &Asked<'_>) -> Result<Entry, String> {
         keeps: way::keeps(false),
         may_drop: way::may_drop(),
         rules: Arc::new(files::alone(&layout, asked.output)?),
-        filter: Arc::new(filter(sockets)?),
+        filter: Arc::new(filter::program(sockets)?),
     };
     Ok(Entry { way, room: None, listener: None })
 }
@@ -273,6 +272,7 @@ impl Room {
         let (users, ipc) = (needed(next(made.realm)?)?, needed(next(made.realm)?)?);
         let own_network = next(made.network)?.map(Arc::new);
         let listener = next(made.listener)?;
+        let sockets = Sockets { internet: true, unix: confinement.unix_sockets };
         let room = Self {
             id,
             owner: asked.owner.to_owned(),
@@ -284,7 +284,7 @@ impl Room {
             network: own_network,
             mounts: Arc::new(mounts),
             rules: Arc::new(rules),
-            filter: Arc::new(filter(Sockets { internet: true, unix: confinement.unix_sockets })?),
+            filter: Arc::new(filter::program(sockets)?),
             names: Names::default(),
             idle_since: None,
             is_closed: false,
@@ -412,7 +412,7 @@ pub(super) fn probe() -> Available {
     let landlock = raw::landlock_version();
     let room = simplest_room();
     let sockets = Sockets { internet: true, unix: true };
-    let applied = filter(sockets).map(|filter| seccompiler::apply_filter(&filter).is_ok());
+    let applied = filter::program(sockets).map(|filter| raw::install(&filter).is_ok());
     Available {
         landlock,
         namespaces: room.is_ok(),
@@ -430,10 +430,6 @@ fn simplest_room() -> Result<(), String> {
         cwd: Path::new("/"),
     };
     Room::new(0, &asked).map(drop)
-}
-
-fn filter(sockets: Sockets) -> Result<BpfProgram, String> {
-    filter::program(sockets).map_err(|error| format!("no filter of system calls: {error}"))
 }
 
 fn needed(descriptor: Option<OwnedFd>) -> Result<OwnedFd, String> {

@@ -4,12 +4,11 @@
 //! get around the rest of the confinement. What needs a capability that a command never has is on it as
 //! well: one lock more.
 
-use std::collections::BTreeMap;
+mod bpf;
 
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, sock_filter,
-};
+use libc::sock_filter;
+
+use bpf::{Answer, Answers, Case, Number, Test, argument, higher_half};
 
 /// Which sockets a command may make.
 #[derive(Debug, Clone, Copy)]
@@ -91,144 +90,130 @@ const REFUSED_HERE: &[libc::c_long] = &[libc::SYS_kexec_file_load];
 const OPEN_TREE_ATTR: libc::c_long = 467;
 const FCHMODAT2: libc::c_long = 452;
 
-/// The first number of the system calls of x32, which an x86-64 kernel may have beside its own.
-#[cfg(target_arch = "x86_64")]
-const X32: u32 = 0x4000_0000;
+/// The bit of the system calls of x32, which an x86-64 kernel may have beside its own.
+const X32: Number = 0x4000_0000;
+
+/// A filter of system calls.
+pub(super) type Filter = Vec<sock_filter>;
 
 /// Makes the filter.
-pub(super) fn program(sockets: Sockets) -> Result<BpfProgram, seccompiler::BackendError> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-    let always = REFUSED.iter().chain(REFUSED_HERE).chain([&OPEN_TREE_ATTR]);
-    rules.extend(always.map(|call| (*call, Vec::new())));
-    add_sockets(sockets, &mut rules)?;
-    add_namespaces(&mut rules)?;
-    add_set_id(&mut rules)?;
-    let eq = SeccompCmpOp::Eq;
+///
+/// # Errors
+/// What this machine is, if its system calls are not known.
+pub(super) fn program(sockets: Sockets) -> Result<Filter, String> {
+    let machine = std::env::consts::ARCH;
+    let architecture = architecture(machine)
+        .ok_or_else(|| format!("no filter of system calls: those of {machine} are not known"))?;
+    let refused = REFUSED.iter().chain(REFUSED_HERE).chain([&OPEN_TREE_ATTR]);
+    let mut answers = Answers::all_allowed();
+    refused.for_each(|call| set(&mut answers, *call, Answer::Error(libc::EPERM)));
+    add_sockets(sockets, &mut answers);
+    add_namespaces(&mut answers);
+    add_set_id(&mut answers);
+    add_missing(&mut answers);
     // Words put into another's terminal.
     let inputs = [libc::TIOCSTI, libc::TIOCLINUX];
-    let inputs = inputs.map(|request| rule([on(1, eq.clone(), request)?]));
-    rules.insert(libc::SYS_ioctl, inputs.into_iter().collect::<Result<_, _>>()?);
+    let inputs = inputs.map(|request| vec![argument(1).is(low(request))]);
+    refuse(&mut answers, libc::SYS_ioctl, inputs);
     // The limits of another process.
-    let other = rule([on(0, SeccompCmpOp::Ne, 0_u64)?, wide(2, SeccompCmpOp::Ne, 0)?])?;
-    rules.insert(libc::SYS_prlimit64, vec![other]);
-    let refuse = SeccompAction::Errno(libc::EPERM.unsigned_abs());
-    let here = std::env::consts::ARCH.try_into()?;
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, here)?;
-    let mut program = unknown();
-    program.extend(BpfProgram::try_from(filter)?);
-    Ok(program)
+    let other = argument(0).is_not(0);
+    let limits = [argument(2).is_not(0), higher_half(2).is_not(0)];
+    refuse(&mut answers, libc::SYS_prlimit64, limits.map(|are_set| vec![other, are_set]));
+    Ok(answers.assemble(architecture))
 }
 
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
-type Result<T, E = seccompiler::BackendError> = std::result::Result<T, E>;
+/// Returns how the kernel names an architecture of 64 bits, the lowest byte first.
+fn architecture(name: &str) -> Option<u32> {
+    const BITS_64_LITTLE_ENDIAN: u32 = 0xc000_0000;
+    let machine = match name {
+        "x86_64" => libc::EM_X86_64,
+        "aarch64" => libc::EM_AARCH64,
+        "riscv64" => libc::EM_RISCV,
+        _ => return None,
+    };
+    Some(BITS_64_LITTLE_ENDIAN | u32::from(machine))
+}
 
-fn add_sockets(sockets: Sockets, rules: &mut Rules) -> Result<()> {
-    use SeccompCmpOp::{Eq, Ne};
+/// What programs find missing on older kernels, and know how to do without, because their arguments cannot
+/// be seen here; and all that x32 has.
+fn add_missing(answers: &mut Answers) {
+    let missing = || Answer::Error(libc::ENOSYS);
+    set(answers, libc::SYS_clone3, missing());
+    set(answers, libc::SYS_openat2, missing());
+    if cfg!(target_arch = "x86_64") {
+        answers.set(X32..=Number::MAX, missing());
+    }
+}
+
+fn add_sockets(sockets: Sockets, answers: &mut Answers) {
     let mut families = vec![libc::AF_NETLINK];
     families.extend(sockets.internet.then_some([libc::AF_INET, libc::AF_INET6]).iter().flatten());
     families.extend(sockets.unix.then_some(libc::AF_UNIX));
-    let others = families.into_iter().map(|family| on(0, Ne, family.unsigned_abs()));
-    let others = SeccompRule::new(others.collect::<Result<_>>()?)?;
+    let family = argument(0);
+    let others = families.iter().map(|known| family.is_not(known.unsigned_abs()));
     // Of the kernel itself it may ask what addresses and routes there are, which many programs do.
-    let netlink = rule([
-        on(0, Eq, libc::AF_NETLINK.unsigned_abs())?,
-        on(2, Ne, libc::NETLINK_ROUTE.unsigned_abs())?,
-    ])?;
-    rules.insert(libc::SYS_socket, vec![others, netlink]);
+    let netlink = vec![
+        family.is(libc::AF_NETLINK.unsigned_abs()),
+        argument(2).is_not(libc::NETLINK_ROUTE.unsigned_abs()),
+    ];
+    refuse(answers, libc::SYS_socket, [others.collect(), netlink]);
     if !sockets.unix {
         // A pair of datagram sockets would do: each of them can still send to a file.
-        let [stream, packets] = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET].map(i32::unsigned_abs);
-        const KIND: SeccompCmpOp = SeccompCmpOp::MaskedEq(0xf);
-        let kinds = (0..=0xf).filter(|kind| *kind != stream && *kind != packets);
-        let kinds = kinds.map(|kind| rule([on(1, KIND, kind)?]));
-        rules.insert(libc::SYS_socketpair, kinds.collect::<Result<_>>()?);
+        let kind = argument(1).masked(0xf);
+        let others = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET].map(i32::unsigned_abs);
+        refuse(answers, libc::SYS_socketpair, [others.map(|known| kind.is_not(known)).to_vec()]);
     }
-    Ok(())
 }
 
-fn add_namespaces(rules: &mut Rules) -> Result<()> {
-    let kinds = [
-        libc::CLONE_NEWUSER,
-        libc::CLONE_NEWNS,
-        libc::CLONE_NEWPID,
-        libc::CLONE_NEWNET,
-        libc::CLONE_NEWIPC,
-        libc::CLONE_NEWUTS,
-        libc::CLONE_NEWCGROUP,
-    ];
-    let any = || {
-        let each = kinds.iter().map(|kind| rule([has(0, kind.unsigned_abs())?]));
-        each.collect::<Result<Vec<_>>>()
-    };
-    rules.insert(libc::SYS_clone, any()?);
-    let mut any = any()?;
+fn add_namespaces(answers: &mut Answers) {
+    let kinds = libc::CLONE_NEWUSER
+        | libc::CLONE_NEWNS
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWNET
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWCGROUP;
+    refuse(answers, libc::SYS_clone, [vec![argument(0).has(kinds.unsigned_abs())]]);
     // In `clone` this bit belongs to a signal.
-    any.push(rule([has(0, libc::CLONE_NEWTIME.unsigned_abs())?])?);
-    rules.insert(libc::SYS_unshare, any);
-    Ok(())
+    let kinds = kinds | libc::CLONE_NEWTIME;
+    refuse(answers, libc::SYS_unshare, [vec![argument(0).has(kinds.unsigned_abs())]]);
 }
 
 /// Refuses files that lend the rights of their owner or group: made by root, they would outlive the
 /// confinement.
-fn add_set_id(rules: &mut Rules) -> Result<()> {
-    let modes = |at: u8, with: &[SeccompCondition]| -> Result<Vec<SeccompRule>> {
-        let user = [with, &[has(at, libc::S_ISUID)?]].concat();
-        let group = [with, &[has(at, libc::S_ISGID)?, has(at, libc::S_IXGRP)?]].concat();
-        Ok(vec![SeccompRule::new(user)?, SeccompRule::new(group)?])
+fn add_set_id(answers: &mut Answers) {
+    let set_id = |mode: Test| {
+        [vec![mode.has(libc::S_ISUID)], vec![mode.has(libc::S_ISGID), mode.has(libc::S_IXGRP)]]
     };
-    let makes = |at: u8| has(at, libc::O_CREAT.unsigned_abs());
-    rules.insert(libc::SYS_fchmod, modes(1, &[])?);
-    rules.insert(libc::SYS_fchmodat, modes(2, &[])?);
-    rules.insert(FCHMODAT2, modes(2, &[])?);
-    rules.insert(libc::SYS_mknodat, modes(2, &[])?);
-    rules.insert(libc::SYS_openat, modes(3, &[makes(2)?])?);
+    let set_id_if_new = |flags: Test, mode| {
+        let is_new = flags.has(libc::O_CREAT.unsigned_abs());
+        set_id(mode).map(|case| [vec![is_new], case].concat())
+    };
+    refuse(answers, libc::SYS_fchmod, set_id(argument(1)));
+    refuse(answers, libc::SYS_fchmodat, set_id(argument(2)));
+    refuse(answers, FCHMODAT2, set_id(argument(2)));
+    refuse(answers, libc::SYS_mknodat, set_id(argument(2)));
+    refuse(answers, libc::SYS_openat, set_id_if_new(argument(2), argument(3)));
     #[cfg(target_arch = "x86_64")]
     {
-        rules.insert(libc::SYS_chmod, modes(1, &[])?);
-        rules.insert(libc::SYS_mknod, modes(1, &[])?);
-        rules.insert(libc::SYS_creat, modes(1, &[])?);
-        rules.insert(libc::SYS_open, modes(2, &[makes(1)?])?);
+        refuse(answers, libc::SYS_chmod, set_id(argument(1)));
+        refuse(answers, libc::SYS_mknod, set_id(argument(1)));
+        refuse(answers, libc::SYS_creat, set_id(argument(1)));
+        refuse(answers, libc::SYS_open, set_id_if_new(argument(1), argument(2)));
     }
-    Ok(())
 }
 
-fn rule<const N: usize>(conditions: [SeccompCondition; N]) -> Result<SeccompRule> {
-    SeccompRule::new(conditions.into())
+/// Refuses a call in some cases.
+fn refuse(answers: &mut Answers, call: libc::c_long, cases: impl Into<Vec<Case>>) {
+    set(answers, call, Answer::ErrorIn(libc::EPERM, cases.into()));
 }
 
-fn on(argument: u8, op: SeccompCmpOp, value: impl Into<u64>) -> Result<SeccompCondition> {
-    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value.into())
+fn set(answers: &mut Answers, call: libc::c_long, answer: Answer) {
+    let number = Number::try_from(call).unwrap_or(Number::MAX);
+    answers.set(number..=number, answer);
 }
 
-fn wide(argument: u8, op: SeccompCmpOp, value: u64) -> Result<SeccompCondition> {
-    SeccompCondition::new(argument, SeccompCmpArgLen::Qword, op, value)
-}
-
-fn has(argument: u8, bit: u32) -> Result<SeccompCondition> {
-    on(argument, SeccompCmpOp::MaskedEq(bit.into()), bit)
-}
-
-/// The beginning of the filter: what programs find missing on older kernels, and know how to do
-/// without, because their arguments cannot be seen here.
-fn unknown() -> BpfProgram {
-    let statement = |code: u32, k: u32| {
-        let code = u16::try_from(code).unwrap_or_default();
-        sock_filter { code, jt: 0, jf: 0, k }
-    };
-    let jump = |code: u32, k: u32, jf: u8| sock_filter { jf, ..statement(code, k) };
-    let missing = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
-    let number = |call: libc::c_long| u32::try_from(call).unwrap_or(u32::MAX);
-    // The number of the system call comes first in what a filter sees.
-    let mut program = vec![statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0)];
-    let equals = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
-    for call in [libc::SYS_clone3, libc::SYS_openat2] {
-        program.push(jump(equals, number(call), 1));
-        program.push(statement(libc::BPF_RET | libc::BPF_K, missing));
-    }
-    #[cfg(target_arch = "x86_64")]
-    {
-        program.push(jump(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, X32, 1));
-        program.push(statement(libc::BPF_RET | libc::BPF_K, missing));
-    }
-    program
+/// The kernel looks at no more of the number of an `ioctl`.
+fn low(request: libc::Ioctl) -> u32 {
+    u32::try_from(request).unwrap_or(u32::MAX)
 }

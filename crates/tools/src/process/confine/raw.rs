@@ -2,7 +2,7 @@
 #![expect(
     unsafe_code,
     reason = "mount_setattr and landlock_restrict_self have no safe wrapper that takes a descriptor \
-              made elsewhere; unshare is unsafe for what it does to files, which is not asked of it; \
+              made elsewhere, and seccomp has none; unshare is unsafe for what it does to files, which is not asked of it; \
               and a command confines itself, between fork and exec"
 )]
 
@@ -69,6 +69,17 @@ pub(super) fn restrict(rules: BorrowedFd<'_>) -> rustix::io::Result<()> {
     // SAFETY: it reads nothing but its two numbers.
     let result =
         unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0_u32) };
+    checked(result).map(drop)
+}
+
+/// Filters the system calls of the calling thread and of what it starts, which must not get new privileges.
+pub(super) fn install(filter: &[libc::sock_filter]) -> rustix::io::Result<()> {
+    let length = u16::try_from(filter.len()).map_err(|_| rustix::io::Errno::INVAL)?;
+    let program = libc::sock_fprog { len: length, filter: filter.as_ptr().cast_mut() };
+    // SAFETY: the kernel reads the program, which is as long as it says, and writes nothing.
+    let result = unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0_u32, &raw const program)
+    };
     checked(result).map(drop)
 }
 

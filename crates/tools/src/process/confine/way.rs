@@ -13,8 +13,8 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits,
     set_no_new_privs,
 };
-use seccompiler::BpfProgram;
 
+use super::filter::Filter;
 use super::{mounts, raw};
 use crate::guard::ResourceLimits;
 
@@ -32,7 +32,7 @@ pub(in crate::process) struct Way {
     /// Whether it has capabilities to give up.
     pub(super) may_drop: bool,
     pub(super) rules: Arc<OwnedFd>,
-    pub(super) filter: Arc<BpfProgram>,
+    pub(super) filter: Arc<Filter>,
 }
 
 impl Way {
@@ -60,7 +60,8 @@ impl Way {
         }
         set_no_new_privs(true)?;
         raw::restrict(self.rules.as_fd())?;
-        seccompiler::apply_filter(&self.filter).map_err(|_| io::ErrorKind::PermissionDenied.into())
+        raw::install(&self.filter)?;
+        Ok(())
     }
 }
 
