@@ -170,7 +170,7 @@ impl Rooms {
         };
         let room = self.rooms.get_mut(at).ok_or("the room is gone")?;
         room.idle_since = None;
-        if !room.layout.holds() {
+        if !room.layout.holds() || !room.names.are_free(&room.layout.absent) {
             room.rearrange()?;
         }
         let way = room.way(asked.cwd)?;

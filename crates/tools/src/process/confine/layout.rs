@@ -70,10 +70,9 @@ impl Layout {
         layout.finish()
     }
 
-    /// Tells whether all is as it was looked at.
+    /// Tells whether all that was there is as it was looked at.
     pub(super) fn holds(&self) -> bool {
         self.seen.iter().all(|(path, found)| identity(path) == *found)
-            && self.absent.iter().all(|path| identity(path).is_none() || keeps_a_name(path))
     }
 }
 
@@ -208,7 +207,7 @@ impl Walk {
                     }
                 }
                 // What only keeps a name taken is nobody's.
-                Ok(_) if keeps_a_name(&next) => {
+                Ok(found) if keeps_a_name(&next, &found) => {
                     walk.missing = Some(name);
                     return Some(walk);
                 }
@@ -290,7 +289,7 @@ mod tests {
         assert_eq!(layout.pieces, expected);
         assert_eq!(layout.absent, [root.join("c")]);
         assert!(layout.holds());
-        fs::create_dir(root.join("c")).unwrap();
+        fs::remove_dir(root.join("a/b/.git")).unwrap();
         assert!(!layout.holds());
     }
 }

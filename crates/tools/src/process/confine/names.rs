@@ -4,13 +4,14 @@
 //! it, and the last one removes it; one that was left behind by a process that was killed is taken over.
 
 use std::ffi::CString;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::fs::{FlockOperation, Mode, OFlags, RawDir, RawDirEntry, SeekFrom, flock, open, seek};
 
 use super::layout::{Identity, identity};
 
@@ -38,6 +39,14 @@ struct Name {
 impl Names {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Tells whether nothing has been made where there must not be anything.
+    pub(super) fn are_free(&self, absent: &[PathBuf]) -> bool {
+        absent.iter().all(|path| match self.0.iter().find(|name| name.is_at(path)) {
+            Some(name) => name.keeps_it(),
+            None => fs::symlink_metadata(path).map_or(true, |found| keeps_a_name(path, &found)),
+        })
     }
 
     /// Takes names. Returns those that a command has to make unmovable in the mounts.
@@ -77,7 +86,7 @@ impl Names {
     }
 
     fn find(&mut self, path: &Path) -> Option<&mut Name> {
-        self.0.iter_mut().find(|name| name.path == path && identity(path) == Some(name.folder))
+        self.0.iter_mut().find(|name| name.is_at(path))
     }
 
     fn add(&mut self, name: Name) -> &mut Name {
@@ -91,7 +100,7 @@ impl Name {
         for _ in 0..TRIES {
             match fs::DirBuilder::new().mode(MODE).create(path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    if !keeps_a_name(path) {
+                    if !fs::symlink_metadata(path).is_ok_and(|found| keeps_a_name(path, &found)) {
                         return Err(error);
                     }
                 }
@@ -127,15 +136,36 @@ impl Name {
             let _ = fs::remove_dir(&self.path);
         }
     }
+
+    fn is_at(&self, path: &Path) -> bool {
+        self.path == path && identity(path) == Some(self.folder)
+    }
+
+    /// Tells whether it does nothing else: whether there is nothing in the folder.
+    fn keeps_it(&self) -> bool {
+        if seek(&self.lock, SeekFrom::Start(0)).is_err() {
+            return false;
+        }
+        let mut buffer = [MaybeUninit::uninit(); 512];
+        let mut entries = RawDir::new(&self.lock, &mut buffer);
+        while let Some(entry) = entries.next() {
+            let is_itself =
+                |entry: RawDirEntry<'_>| matches!(entry.file_name().to_bytes(), b"." | b"..");
+            if !entry.is_ok_and(is_itself) {
+                return false;
+            }
+        }
+        true
+    }
 }
 
-/// Tells whether what is there only keeps a name taken.
-pub(super) fn keeps_a_name(path: &Path) -> bool {
-    let is_marked = fs::symlink_metadata(path).is_ok_and(|found| {
-        let is_own = found.uid() == rustix::process::geteuid().as_raw();
-        found.is_dir() && is_own && found.mode() & 0o1000 != 0
-    });
-    is_marked && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+/// Tells whether what has been found at a path only keeps its name taken.
+pub(super) fn keeps_a_name(path: &Path, found: &Metadata) -> bool {
+    // The mask of new files takes bits away, and adds none: a `/tmp` is not looked through.
+    let is_marked = found.is_dir() && found.mode() & 0o1022 == 0o1000;
+    is_marked
+        && found.uid() == rustix::process::geteuid().as_raw()
+        && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 /// Tells whether nobody with the rights of this process could make the name either.

@@ -2,8 +2,8 @@
 #![expect(
     unsafe_code,
     reason = "mount_setattr and landlock_restrict_self have no safe wrapper that takes a descriptor \
-              made elsewhere, and seccomp has none; unshare is unsafe for what it does to files, which is not asked of it; \
-              and a command confines itself, between fork and exec"
+              made elsewhere, and seccomp has none; unshare is unsafe for what it does to files, \
+              which is not asked of it; and a command confines itself, between fork and exec"
 )]
 
 use std::io;
