@@ -346,8 +346,7 @@ impl Room {
     /// Finds the processes that are in the room, wherever they have hidden themselves.
     fn inhabitants(&self) -> Vec<Process> {
         let Ok(users) = rustix::fs::fstat(self.users.as_fd()) else { return Vec::new() };
-        let me = std::process::id().cast_signed();
-        let mut family = family::descendants(&family::snapshot(), [me]);
+        let mut family = family::own();
         family.retain(|process| {
             let namespace = format!("/proc/{}/ns/user", process.pid.as_raw_nonzero());
             rustix::fs::stat(namespace).is_ok_and(|found| found.st_ino == users.st_ino)

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::time::Duration;
 
 use rustix::process::{
@@ -32,8 +32,11 @@ pub(super) struct Process {
 
 impl Process {
     fn read(pid: Pid) -> Option<Self> {
-        let stat = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-        Self::parse(pid, &stat)
+        let mut file = fs::File::open(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        // Such a file comes in one piece; what counts stands at its beginning.
+        let mut stat = [0; 1024];
+        let length = file.read(&mut stat).ok()?;
+        Self::parse(pid, stat.get(..length)?)
     }
 
     fn parse(pid: Pid, stat: &[u8]) -> Option<Self> {
@@ -75,8 +78,20 @@ impl Process {
     }
 }
 
+/// Reads all that descends from this process, to which its orphans come: it has to be their reaper.
+pub(super) fn own() -> Vec<Process> {
+    // Without a child there is nobody, and to read who else runs takes long where many do.
+    if own_children().is_empty() {
+        return Vec::new();
+    }
+    let me = getpid().as_raw_pid();
+    let mut own = descendants(&snapshot(), [me]);
+    own.retain(|process| process.pid.as_raw_pid() != me);
+    own
+}
+
 /// Reads all processes there are.
-pub(super) fn snapshot() -> Vec<Process> {
+fn snapshot() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
@@ -161,17 +176,11 @@ pub(super) const ROUND: Duration = Duration::from_millis(5);
 /// Kills all that descends from this process, again and again until nothing is left. `reap` collects those
 /// that are over.
 pub(super) fn end_descendants(mut reap: impl FnMut()) {
-    let me = getpid().as_raw_pid();
-    let find = || {
-        let mut all = descendants(&snapshot(), [me]);
-        all.retain(|process| process.pid.as_raw_pid() != me);
-        all
-    };
     let mut in_vain = 0;
     reap();
     while in_vain < IN_VAIN && !own_children().is_empty() {
         kill_children();
-        in_vain = if kill_growing(find) { 0 } else { in_vain + 1 };
+        in_vain = if kill_growing(own) { 0 } else { in_vain + 1 };
         reap();
         if !own_children().is_empty() {
             std::thread::sleep(ROUND);

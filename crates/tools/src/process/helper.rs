@@ -219,7 +219,7 @@ impl Helper {
         }
         let is_command = |pid: &i32| self.commands.iter().any(|command| command.pid == *pid);
         let is_all_known = family::own_children().iter().all(is_command);
-        let all = if is_all_known { Vec::new() } else { family::snapshot() };
+        let all = if is_all_known { Vec::new() } else { family::own() };
         self.adopt(&all);
         let is_left =
             |command: &Running| !command.is_over || !self.members(command, &all).is_empty();
@@ -316,7 +316,7 @@ impl Helper {
 
     /// Asks commands to end, and their descendants with them.
     fn end(&mut self, which: impl Fn(&Running) -> bool, grace: Duration, cause: Cause) {
-        let all = family::snapshot();
+        let all = family::own();
         self.adopt(&all);
         let now = Instant::now();
         let chosen: Vec<usize> = (0..self.commands.len())
@@ -345,12 +345,12 @@ impl Helper {
         if !self.commands.iter().any(is_due) {
             return Ok(());
         }
-        let all = family::snapshot();
+        let all = family::own();
         self.adopt(&all);
         for command in self.commands.iter().filter(|command| is_due(command)) {
             let is_stubborn = command.ending.as_ref().is_some_and(|ending| ending.rounds > 0);
             match is_stubborn {
-                true => family::kill_growing(|| self.members(command, &family::snapshot())),
+                true => family::kill_growing(|| self.members(command, &family::own())),
                 false => family::signal_all(&self.members(command, &all), Signal::KILL),
             };
         }
@@ -394,7 +394,7 @@ impl Helper {
         if self.commands.iter().all(|command| command.most.is_none()) {
             return;
         }
-        let all = family::snapshot();
+        let all = family::own();
         let is_crowd = |command: &Running| {
             let members = || u64::try_from(self.members(command, &all).len()).unwrap_or(u64::MAX);
             command.ending.is_none() && command.most.is_some_and(|most| members() > most)
