@@ -55,8 +55,9 @@ const TRIES: u32 = 5;
 /// How long to wait before trying again.
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
-/// How long names stay taken after the last command of a room.
-const NAMES_STAY: Duration = Duration::from_secs(1);
+/// How long names stay taken after the last command of a room: to take them anew costs more than a command,
+/// and a model often asks for the next one within this time.
+const NAMES_STAY: Duration = Duration::from_secs(5);
 
 /// How long a room stays after the last command in it.
 const ROOM_STAYS: Duration = Duration::from_mins(10);
