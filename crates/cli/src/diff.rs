@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Diff) -> Result<ExitCode, Failure> {
     let runtime = Runtime::new(environment, &args.settings.said())?;
     let store = runtime.sessions();
     let id = session(&runtime, &store, args.session.as_deref())?;
-    let Some(mut undo) = recorded(&runtime, &store, id)? else {
+    let Some(mut undo) = recorded(&runtime, id)? else {
         return printed(match args.json {
             true => writeln!(screen::out(), "{}", json!({ "session": id, "files": [] })),
             false => Ok(()),
@@ -75,12 +75,11 @@ pub(crate) fn session(
 /// Opens what is recorded of a session's files, if anything is.
 pub(crate) fn recorded(
     runtime: &Runtime,
-    store: &Files,
     id: SessionId,
 ) -> Result<Option<Undo>, Failure> {
     let none = || Failure::Failed("git is not installed".to_owned());
     let git = runtime.git().ok_or_else(none)?;
-    Undo::existing(&store.folder(id)?, &git).map_err(failed)
+    Undo::existing(&runtime.undo_of(id), &git).map_err(failed)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` has")]

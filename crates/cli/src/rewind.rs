@@ -53,7 +53,7 @@ pub(crate) async fn run(args: &Rewind) -> Result<ExitCode, Failure> {
     };
     let undo = match args.conversation_only {
         true => None,
-        false => diff::recorded(&runtime, &store, id)?,
+        false => diff::recorded(&runtime, id)?,
     };
     let target = target(args, &log, undo.as_ref())?;
     let code = go(args, &target, undo, handle.as_ref()).await;

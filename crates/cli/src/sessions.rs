@@ -56,6 +56,7 @@ pub(crate) async fn run(args: Sessions) -> Result<ExitCode, Failure> {
                 )));
             }
             store.delete(id)?;
+            runtime.forget_undo(id).map_err(|error| Failure::Failed(error.to_string()))?;
             writeln!(screen::out(), "deleted {id}")
         }
         SessionCommand::Verify { id } => return verify(&store, id.as_deref()),

@@ -28,6 +28,14 @@ pub struct Folders {
     pub cache: PathBuf,
 }
 
+impl Folders {
+    /// Returns where what sessions have changed in files is recorded, each in a folder named by its id.
+    /// Beside the sessions, since commands may read their own output there, and nothing of this.
+    pub fn undo(&self) -> PathBuf {
+        self.data.join("undo")
+    }
+}
+
 impl Environment {
     /// Reads the environment of this process. Variables that are no UTF-8 are left out.
     ///

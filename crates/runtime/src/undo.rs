@@ -4,6 +4,8 @@
 //! after it: see [`bowline_tools::undo`]. The loop knows nothing of it.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -40,6 +42,22 @@ impl Runtime {
         self.workspace().environment.program("git")
     }
 
+    /// Returns the folder for what is recorded of a session.
+    pub fn undo_of(&self, session: SessionId) -> PathBuf {
+        self.folders.undo().join(session.to_string())
+    }
+
+    /// Removes what is recorded of a session.
+    ///
+    /// # Errors
+    /// If it cannot be removed. It can be removed again.
+    pub fn forget_undo(&self, session: SessionId) -> std::io::Result<()> {
+        match fs::remove_dir_all(self.undo_of(session)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
+    }
+
     /// Returns what a person should know of it before an agent writes.
     pub fn undo_note(&self) -> Option<String> {
         let why = self.undo().err()?;
@@ -67,7 +85,7 @@ impl Runtime {
     /// Puts around the tools what records what they do to files.
     pub(crate) fn recorded(&self, tools: &Toolbox) -> Result<Toolbox, ToolboxError> {
         match self.undo() {
-            Ok(Some(place)) => self.recorder.around(&Arc::new(place), tools),
+            Ok(Some(place)) => self.recorder.around(&self.records(place), tools),
             Ok(None) | Err(_) => Ok(tools.clone()),
         }
     }
@@ -76,13 +94,24 @@ impl Runtime {
     pub(crate) fn recorded_source(&self, tools: Arc<dyn ToolSource>) -> Arc<dyn ToolSource> {
         match self.undo() {
             Ok(Some(place)) => {
-                let (recorder, place) = (Arc::clone(&self.recorder), Arc::new(place));
+                let (recorder, records) = (Arc::clone(&self.recorder), self.records(place));
                 // Two tools of one name would not have been in a toolbox.
-                changed(tools, move |tools| recorder.around(&place, &tools).unwrap_or(tools))
+                changed(tools, move |tools| recorder.around(&records, &tools).unwrap_or(tools))
             }
             Ok(None) | Err(_) => tools,
         }
     }
+
+    fn records(&self, place: Place) -> Arc<Records> {
+        Arc::new(Records { folder: self.folders.undo(), place })
+    }
+}
+
+/// Where is recorded, and what.
+struct Records {
+    /// Holds a folder for each session.
+    folder: PathBuf,
+    place: Place,
 }
 
 fn unable(why: &str) -> String {
@@ -105,13 +134,13 @@ pub(crate) struct Recorder {
 impl Recorder {
     fn around(
         self: &Arc<Self>,
-        place: &Arc<Place>,
+        records: &Arc<Records>,
         tools: &Toolbox,
     ) -> Result<Toolbox, ToolboxError> {
         let mut all = Toolbox::default();
         for tool in tools.names().filter_map(|name| tools.get(name)) {
-            let (recorder, place) = (Arc::clone(self), Arc::clone(place));
-            all.add(Arc::new(Recorded { tool, recorder, place }))?;
+            let (recorder, records) = (Arc::clone(self), Arc::clone(records));
+            all.add(Arc::new(Recorded { tool, recorder, records }))?;
         }
         Ok(all)
     }
@@ -188,10 +217,14 @@ impl Drop for Running {
 
 impl Session {
     /// Records the state before a call.
-    fn before(&self, place: &Place, call: &Starting) -> Result<(), UndoError> {
+    fn before(&self, records: &Records, call: &Starting) -> Result<(), UndoError> {
         let mut store = lock(&self.store);
         if matches!(*store, Store::Unopened) {
-            *store = match Undo::open(&call.folder, place) {
+            let folder = records.folder.join(call.session.to_string());
+            // It is nobody else's business.
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+            let made = made.map_err(|source| UndoError::File { path: folder.clone(), source });
+            *store = match made.and_then(|()| Undo::open(&folder, &records.place)) {
                 Ok(undo) => Store::Open(Box::new(undo)),
                 Err(error) => {
                     *store = Store::Unable;
@@ -218,7 +251,7 @@ impl Session {
 
 /// A call that is about to run.
 struct Starting {
-    folder: PathBuf,
+    session: SessionId,
     agent: AgentId,
     call: CallId,
     writes: Vec<PathBuf>,
@@ -229,7 +262,7 @@ struct Starting {
 struct Recorded {
     tool: Arc<dyn DynTool>,
     recorder: Arc<Recorder>,
-    place: Arc<Place>,
+    records: Arc<Records>,
 }
 
 impl DynTool for Recorded {
@@ -254,20 +287,20 @@ impl DynTool for Recorded {
         prepared.run = Box::new(move |cx| {
             Box::pin(async move {
                 // What is kept nowhere cannot be gone back to.
-                let Some(folder) = cx.folder().map(Path::to_path_buf) else {
+                if cx.folder().is_none() {
                     return run(cx).await;
-                };
+                }
                 let session = self.recorder.session(cx.session);
                 let running = Running::new(Arc::clone(&session), cx.agent.id);
                 let starting = Starting {
-                    folder,
+                    session: cx.session,
                     agent: cx.agent.id,
                     call: cx.call.clone(),
                     writes,
                     is_first: running.is_first,
                 };
-                let (own, place) = (Arc::clone(&session), Arc::clone(&self.place));
-                self.recorder.aside(move || own.before(&place, &starting)).await;
+                let (own, records) = (Arc::clone(&session), Arc::clone(&self.records));
+                self.recorder.aside(move || own.before(&records, &starting)).await;
                 let agent = cx.agent.id;
                 let result = run(cx).await;
                 if running.finish() {

@@ -1,9 +1,10 @@
 //! One writer at a time in a folder, whatever process it is in.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 
@@ -16,15 +17,32 @@ pub(crate) struct FolderLock {
     _file: File,
 }
 
+/// How long to wait for the lock, and how long before another try. Whoever may read the folder may hold it.
+const LONGEST: Duration = Duration::from_mins(1);
+const PAUSE: Duration = Duration::from_millis(5);
+
 impl FolderLock {
     /// Waits for the lock; makes the folder if need be.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::TimedOut`] if somebody else keeps it for a minute.
     pub(crate) fn take(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let mut options = OpenOptions::new();
         // Others may have put a pipe there, which waits for a reader, or a link to anywhere.
         options.custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed());
         let file = options.create(true).truncate(false).write(true).open(folder.join(".lock"))?;
-        file.lock()?;
-        Ok(Self { _file: file })
+        let until = Instant::now() + LONGEST;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self { _file: file }),
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) if Instant::now() >= until => {
+                    let why = "another process has kept it locked for a minute";
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+                }
+                Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            }
+        }
     }
 }

@@ -127,3 +127,21 @@ fn a_host_that_a_rule_denies_is_not_reached_by_commands_either() {
         assert_eq!(provider.requests().len(), 2);
     }
 }
+
+#[test]
+fn what_is_recorded_of_files_is_read_by_nobody() {
+    let provider = calls(vec![
+        bash("echo new > b.txt"),
+        bash("find .. -type f"),
+        ("glob", json!({ "pattern": "**/journal*", "path": "../home/data" })),
+        ("list", json!({ "path": "../home/data/undo" })),
+    ]);
+    let home = Home::new(&provider);
+    put(&home.work().join("key.txt"), "the words of a key");
+    let told = told(&home, &provider, &["--deny", "read(key.txt)"]);
+    assert_eq!(fs::read_dir(home.path("home/data/undo")).unwrap().count(), 1, "it is recorded");
+    assert!(told[1].contains(".out"), "what commands have said is there: {}", told[1]);
+    for text in &told[1..] {
+        assert!(!text.contains("journal.") && !text.contains("undo.git"), "{text}");
+    }
+}

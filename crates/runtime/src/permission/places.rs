@@ -22,6 +22,8 @@ pub struct Places {
     own: Vec<PathBuf>,
     /// The user's configuration of bowline.
     config: Vec<PathBuf>,
+    /// What is recorded of files, those among them that may not be read.
+    recorded: Vec<PathBuf>,
     /// What was in the workspace before agents were.
     standing: Arc<Standing>,
 }
@@ -131,6 +133,7 @@ impl Places {
             temp: Vec::new(),
             own: own.collect(),
             config: both(&folders.config).into_iter().chain(both(&folders.system)).collect(),
+            recorded: both(&folders.undo()),
             standing: Arc::default(),
         }
     }
@@ -257,6 +260,9 @@ impl Places {
         if let Some(name) = at_home.or_else(|| in_any(&self.config, &form.path)) {
             return Some(Special { name, what: "a place of secrets" });
         }
+        if let Some(name) = in_any(&self.recorded, &form.path) {
+            return Some(Special { name, what: "what is recorded of files" });
+        }
         let is_secret = match form.names.as_slice() {
             [proc, _, .., file] if proc == "proc" => file == "environ" || file == "mem",
             [etc, file] if etc == "etc" => file == "shadow" || file == "gshadow",
@@ -265,10 +271,11 @@ impl Places {
         is_secret.then(|| Special { name: name.clone(), what: "a file that holds secrets" })
     }
 
-    /// Returns the secret places of the home folder.
+    /// Returns the secret places: those of the home folder, and what is recorded of files.
     pub(super) fn secret_places(&self) -> impl Iterator<Item = PathBuf> {
-        let home = self.home.last();
-        home.into_iter().flat_map(|home| SECRET_AT_HOME.iter().map(|name| home.join(name)))
+        let home = self.home.last().into_iter();
+        let at_home = home.flat_map(|home| SECRET_AT_HOME.iter().map(|name| home.join(name)));
+        at_home.chain(self.recorded.last().cloned())
     }
 
     /// Returns what is protected in a folder of the workspace, unless one of the patterns lifts that: one that
