@@ -89,6 +89,10 @@ const REFUSED_HERE: &[libc::c_long] = &[libc::SYS_kexec_file_load];
 /// What the crate of system calls does not know everywhere; new numbers are the same on every machine.
 const OPEN_TREE_ATTR: libc::c_long = 467;
 const FCHMODAT2: libc::c_long = 452;
+const SETXATTRAT: libc::c_long = 463;
+
+/// Among the flags with which a file is opened: one without a name, which can get one later.
+const NAMELESS: u32 = (libc::O_TMPFILE & !libc::O_DIRECTORY).unsigned_abs();
 
 /// The bit of the system calls of x32, which an x86-64 kernel may have beside its own.
 const X32: Number = 0x4000_0000;
@@ -186,7 +190,7 @@ fn add_set_id(answers: &mut Answers) {
         [vec![mode.has(libc::S_ISUID)], vec![mode.has(libc::S_ISGID), mode.has(libc::S_IXGRP)]]
     };
     let set_id_if_new = |flags: Test, mode| {
-        let is_new = flags.has(libc::O_CREAT.unsigned_abs());
+        let is_new = flags.has(libc::O_CREAT.unsigned_abs() | NAMELESS);
         set_id(mode).map(|case| [vec![is_new], case].concat())
     };
     refuse(answers, libc::SYS_fchmod, set_id(argument(1)));
@@ -194,6 +198,10 @@ fn add_set_id(answers: &mut Answers) {
     refuse(answers, FCHMODAT2, set_id(argument(2)));
     refuse(answers, libc::SYS_mknodat, set_id(argument(2)));
     refuse(answers, libc::SYS_openat, set_id_if_new(argument(2), argument(3)));
+    // A list of who may do what with a file can let a group execute it behind its mode. That there are none is
+    // what programs know how to do with.
+    let attributes = [libc::SYS_setxattr, libc::SYS_lsetxattr, libc::SYS_fsetxattr, SETXATTRAT];
+    attributes.iter().for_each(|call| set(answers, *call, Answer::Error(libc::EOPNOTSUPP)));
     #[cfg(target_arch = "x86_64")]
     {
         refuse(answers, libc::SYS_chmod, set_id(argument(1)));

@@ -61,8 +61,9 @@ impl Layout {
     /// Looks at the paths of a confinement.
     pub(super) fn of(confinement: &Confinement) -> Self {
         let mut layout = Draft::default();
-        let walks: Vec<Walk> =
-            confinement.writable.iter().filter_map(|path| Walk::to(path)).collect();
+        let mut walks: Vec<Walk> =
+            confinement.writable.iter().map(|path| Walk::to(path)).collect();
+        walks.retain(|walk| walk.end == End::There);
         walks.iter().filter(|walk| walk.is_own(&walks)).for_each(|walk| layout.add_writable(walk));
         layout.sought.extend(confinement.writable.iter().cloned());
         confinement.protected.iter().for_each(|path| layout.add_protected(path));
@@ -91,17 +92,19 @@ struct Draft {
 
 impl Draft {
     fn add_writable(&mut self, walk: &Walk) {
-        if walk.missing.is_none() {
-            self.set(walk.real.clone(), Kind::Writable);
-        }
+        self.set(walk.real.clone(), Kind::Writable);
     }
 
     fn add_protected(&mut self, path: &Path) {
         self.sought.push(path.to_owned());
-        let Some(walk) = Walk::to(path) else { return };
+        let walk = Walk::to(path);
         // What leads to it must not come to lead elsewhere.
         walk.links.into_iter().for_each(|link| self.protect(link));
-        let Some(missing) = walk.missing else { return self.protect(walk.real) };
+        let missing = match walk.end {
+            // What is in the way of it stays there.
+            End::There | End::Lost => return self.protect(walk.real),
+            End::Missing(name) => name,
+        };
         let absent = walk.real.join(missing);
         // Elsewhere nothing can be made anyway.
         if self.is_writable(&walk.real) {
@@ -170,18 +173,28 @@ impl Draft {
 struct Walk {
     /// What of it exists, without links.
     real: PathBuf,
-    /// The first part that does not exist.
-    missing: Option<OsString>,
+    end: End,
     /// The links on the way, each by where it really is.
     links: Vec<PathBuf>,
+}
+
+/// How a walk ends.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum End {
+    #[default]
+    There,
+    /// With the first part that does not exist.
+    Missing(OsString),
+    /// In circles, or with what cannot be looked into.
+    Lost,
 }
 
 impl Walk {
     /// As many links as the system follows.
     const MOST: usize = 40;
 
-    /// Follows an absolute path; none if it goes in circles, or cannot be followed.
-    fn to(path: &Path) -> Option<Self> {
+    /// Follows an absolute path.
+    fn to(path: &Path) -> Self {
         let mut walk = Self { real: PathBuf::from("/"), ..Self::default() };
         let parts = |path: &Path| path.components().map(part).collect::<VecDeque<OsString>>();
         let mut rest = parts(path);
@@ -196,30 +209,29 @@ impl Walk {
             let next = walk.real.join(&name);
             match fs::symlink_metadata(&next) {
                 Ok(found) if found.is_symlink() => {
-                    let target = fs::read_link(&next).ok()?;
+                    let target = fs::read_link(&next);
+                    walk.links.push(next);
+                    let Some(target) = target.ok().filter(|_| walk.links.len() <= Self::MOST)
+                    else {
+                        return Self { end: End::Lost, ..walk };
+                    };
                     if target.is_absolute() {
                         walk.real = PathBuf::from("/");
                     }
                     rest = parts(&target).into_iter().chain(rest).collect();
-                    walk.links.push(next);
-                    if walk.links.len() > Self::MOST {
-                        return None;
-                    }
                 }
                 // What only keeps a name taken is nobody's.
                 Ok(found) if keeps_a_name(&next, &found) => {
-                    walk.missing = Some(name);
-                    return Some(walk);
+                    return Self { end: End::Missing(name), ..walk };
                 }
                 Ok(_) => walk.real = next,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    walk.missing = Some(name);
-                    return Some(walk);
+                    return Self { end: End::Missing(name), ..walk };
                 }
-                Err(_) => return None,
+                Err(_) => return Self { end: End::Lost, ..walk },
             }
         }
-        Some(walk)
+        walk
     }
 
     /// Tells whether none of the links on the way is one that a command may have made, to have something

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::Path;
 
 use bowline_tools::process::Processes;
 use pretty_assertions::assert_eq;
@@ -65,7 +66,6 @@ async fn nothing_about_a_file_outside_is_changed() {
             "os.chmod('/proc/self/fd/%d' % os.open('../outside', os.O_RDONLY), 0o777)",
             "os.chown('../outside', os.getuid(), os.getgid())",
             "os.utime('../outside', (1, 1))",
-            "os.setxattr('../outside', 'user.x', b'1')",
             "os.chmod('..', 0o777)",
         ] {
             assert_eq!(cell.errno(call).await, "EROFS", "{}: {call}", cell.kind);
@@ -291,6 +291,32 @@ async fn a_protected_link_leads_where_it_did() {
 }
 
 #[tokio::test]
+async fn a_protected_link_that_leads_nowhere_stays() {
+    for mut cell in Cell::all() {
+        symlink(".vscode", cell.work().join(".vscode")).unwrap();
+        symlink("/etc/passwd/x", cell.work().join(".claude")).unwrap();
+        symlink("b", cell.work().join("a")).unwrap();
+        symlink("a", cell.work().join("b")).unwrap();
+        for name in [".vscode", ".claude", "a/config"] {
+            cell.protect(name);
+        }
+        for way in [
+            "rm .vscode; mkdir .vscode; echo x > .vscode/tasks.json",
+            "mv .vscode x",
+            "ln -sfT evil .claude",
+            "rm b; mkdir b; echo x > b/config",
+            "rm a; mkdir a; echo x > a/config",
+        ] {
+            cell.bash(way).await.is_kept();
+        }
+        let target = |name: &str| fs::read_link(cell.work().join(name)).unwrap();
+        assert_eq!(target(".vscode"), Path::new(".vscode"), "{}", cell.kind);
+        assert_eq!(target(".claude"), Path::new("/etc/passwd/x"), "{}", cell.kind);
+        assert_eq!((target("a"), target("b")), ("b".into(), "a".into()), "{}", cell.kind);
+    }
+}
+
+#[tokio::test]
 async fn a_link_on_the_way_to_something_protected_stays() {
     for mut cell in Cell::all() {
         cell.inside("real/config", "kept");
@@ -339,9 +365,22 @@ async fn no_file_lends_the_rights_of_its_owner() {
             "os.chmod('program', 0o2755)",
             "os.fchmod(os.open('program', os.O_RDONLY), 0o4755)",
             "os.open('other', os.O_CREAT | os.O_WRONLY, 0o4755)",
+            "os.open('.', os.O_TMPFILE | os.O_RDWR, 0o4755)",
             "os.mknod('other', 0o104755)",
         ] {
             assert_eq!(cell.errno(call).await, "EPERM", "{}: {call}", cell.kind);
+        }
+        // A list of who may do what would let its group execute what its mode does not.
+        cell.inside("listed", "");
+        assert_eq!(cell.errno("os.chmod('listed', 0o2704)").await, "done");
+        for call in [
+            "os.setxattr('listed', 'system.posix_acl_access', b'')",
+            "os.setxattr('../outside', 'user.x', b'1')",
+            "os.setxattr(os.open('listed', os.O_RDONLY), 'user.x', b'1')",
+        ] {
+            // It goes by two names.
+            let told = cell.errno(call).await;
+            assert!(told.contains("NOTSUP"), "{}: {call}: {told}", cell.kind);
         }
         let mode = cell.work().join("program").metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o7000, 0);
