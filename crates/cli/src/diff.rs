@@ -73,10 +73,7 @@ pub(crate) fn session(
 }
 
 /// Opens what is recorded of a session's files, if anything is.
-pub(crate) fn recorded(
-    runtime: &Runtime,
-    id: SessionId,
-) -> Result<Option<Undo>, Failure> {
+pub(crate) fn recorded(runtime: &Runtime, id: SessionId) -> Result<Option<Undo>, Failure> {
     let none = || Failure::Failed("git is not installed".to_owned());
     let git = runtime.git().ok_or_else(none)?;
     Undo::existing(&runtime.undo_of(id), &git).map_err(failed)

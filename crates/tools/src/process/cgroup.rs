@@ -90,8 +90,8 @@ pub(super) fn kill_of(pid: u32) {
 
 /// Kills all that is left in a cgroup of ours whose maker has ended; returns when nothing is.
 pub(super) fn kill_left(folder: &Path) {
-    let Some(held) = Some(folder).filter(|folder| is_ours(folder)).and_then(hold) else { return };
-    kill(&held);
+    let Some(left) = left_over(folder) else { return };
+    kill(&left);
     for _ in 0..ROUNDS {
         if remove(folder) {
             return;
@@ -103,20 +103,23 @@ pub(super) fn kill_left(folder: &Path) {
 /// Ends what is left of those who were killed together with all who would have ended it.
 fn sweep(above: &Path) {
     let Ok(entries) = fs::read_dir(above) else { return };
-    let folders = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    for folder in folders.filter(|folder| is_ours(folder)) {
-        if let Some(held) = hold(&folder) {
-            kill(&held);
+    for folder in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        if let Some(left) = left_over(&folder) {
+            kill(&left);
             remove(&folder);
         }
     }
 }
 
-/// Tells whether a cgroup is called as ours are.
-fn is_ours(folder: &Path) -> bool {
+/// Opens a cgroup of ours, if nobody is there any more who has made it. Its lock says so; but what is in it
+/// may hold the lock as well, and then it counts whether its maker's process is gone.
+fn left_over(folder: &Path) -> Option<File> {
     let name = folder.file_name().and_then(|name| name.to_str());
-    let pid = name.and_then(|name| name.strip_prefix(PREFIX));
-    pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
+    let maker: u32 = name?.strip_prefix(PREFIX)?.parse().ok()?;
+    let opened = File::open(folder).ok()?;
+    let is_free = flock(&opened, FlockOperation::NonBlockingLockExclusive).is_ok();
+    let is_gone = || !Path::new("/proc").join(maker.to_string()).exists();
+    (is_free || is_gone()).then_some(opened)
 }
 
 fn name(pid: u32) -> String {
@@ -205,6 +208,30 @@ mod tests {
         cat.wait().unwrap();
         assert!(remove(&folder));
         assert_eq!(said.map(Result::unwrap).as_deref(), Some("here"));
+    }
+
+    // Who is in a cgroup may look at it, and so may lock it.
+    #[test]
+    fn a_lock_keeps_nobody_whose_bowline_is_gone() {
+        let Some(above) = own() else { return };
+        let gone = Command::new("true").spawn().and_then(|mut child| {
+            let pid = child.id();
+            child.wait().map(|_| pid)
+        });
+        let lives_on = |maker: u32| {
+            let folder = above.join(name(maker));
+            fs::create_dir(&folder).ok()?;
+            let _lock = hold(&folder).unwrap();
+            let mut cat = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+            fs::write(folder.join("cgroup.procs"), cat.id().to_string()).unwrap();
+            kill_left(&folder);
+            drop(cat.stdin.take());
+            let lives_on = cat.wait().unwrap().success();
+            remove(&folder);
+            Some(lives_on)
+        };
+        assert!(matches!(lives_on(gone.unwrap()), None | Some(false)));
+        assert!(matches!(lives_on(std::process::id()), None | Some(true)));
     }
 
     #[test]

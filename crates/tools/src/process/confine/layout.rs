@@ -61,8 +61,7 @@ impl Layout {
     /// Looks at the paths of a confinement.
     pub(super) fn of(confinement: &Confinement) -> Self {
         let mut layout = Draft::default();
-        let mut walks: Vec<Walk> =
-            confinement.writable.iter().map(|path| Walk::to(path)).collect();
+        let mut walks: Vec<Walk> = confinement.writable.iter().map(|path| Walk::to(path)).collect();
         walks.retain(|walk| walk.end == End::There);
         walks.iter().filter(|walk| walk.is_own(&walks)).for_each(|walk| layout.add_writable(walk));
         layout.sought.extend(confinement.writable.iter().cloned());

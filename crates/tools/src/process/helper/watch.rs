@@ -45,6 +45,8 @@ pub(super) fn watched(lasts: Lasts, work: impl FnOnce(u32) -> io::Result<()>) ->
         if is_orphaned() {
             // It hears of it by itself, unless somebody else has bowline's end of the line.
             let _ = kill_process(helper, Signal::TERM);
+            // Somebody may have stopped it.
+            let _ = kill_process(helper, Signal::CONT);
         }
         pause(&wakes);
     }
