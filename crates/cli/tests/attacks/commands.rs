@@ -145,3 +145,23 @@ fn what_is_recorded_of_files_is_read_by_nobody() {
         assert!(!text.contains("journal.") && !text.contains("undo.git"), "{text}");
     }
 }
+
+#[test]
+fn what_only_looks_finds_no_secrets_in_the_folders_that_it_looks_through() {
+    for mode in ["ask", "plan", "accept-edits"] {
+        let provider = calls(vec![
+            bash("grep -r '' sub"),
+            bash("grep -rc words sub; ls -A sub"),
+            bash("cat sub/.env.example"),
+        ]);
+        let home = Home::new(&provider);
+        put(&home.work().join("sub/.env"), "the words of a");
+        put(&home.work().join("sub/deep/key.pem"), "the words of b");
+        put(&home.work().join("sub/.env.example"), "heard");
+        let told = told(&home, &provider, &["--mode", mode]);
+        assert!(told[0].contains("heard") && told[2].contains("heard"), "{mode}: {told:#?}");
+        for text in told {
+            assert!(!text.contains("the words of"), "{mode}: {text}");
+        }
+    }
+}

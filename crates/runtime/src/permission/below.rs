@@ -57,6 +57,23 @@ fn named(folder: &Path, names: &[&str]) -> Vec<PathBuf> {
     found
 }
 
+/// Returns the files below a folder whose names are wanted, but for what was fetched or made.
+pub(super) fn files(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = VecDeque::from([folder.to_owned()]);
+    for _ in 0..MOST_FOLDERS {
+        let Some(next) = left.pop_front() else { break };
+        for (name, entry) in entries(&next) {
+            if !is_folder(&entry) {
+                found.extend(is_wanted(&name).then(|| entry.path()));
+            } else if name != ".git" && !FETCHED.contains(&name.as_str()) {
+                left.push_back(entry.path());
+            }
+        }
+    }
+    found
+}
+
 /// Returns the folders in a folder. Links are none.
 pub(super) fn folders(folder: &Path) -> impl Iterator<Item = (String, PathBuf)> {
     entries(folder).filter(|(_, entry)| is_folder(entry)).map(|(name, entry)| (name, entry.path()))

@@ -226,6 +226,18 @@ fn command(command: &Command, places: &Places, touches: &mut Vec<Touch>) {
     touches.extend(command.doubts.iter().cloned().map(Touch::Doubt));
 }
 
+/// Tells whether a command names a file that holds secrets. Then somebody has been asked about it.
+pub(super) fn names_a_secret(read: &Command, places: &Places) -> bool {
+    let mut touches = Vec::new();
+    command(read, places, &mut touches);
+    touches.iter().any(|touch| match touch {
+        Touch::Read(seen) | Touch::Write(seen) | Touch::Named(seen, _) => {
+            places.secret(seen).is_some()
+        }
+        _ => false,
+    })
+}
+
 /// Returns the folder in which a program runs, if that is known.
 fn folder(folder: &Folder, places: &Places) -> Option<PathBuf> {
     match folder {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use bowline_tools::guard::{BUT, Confinement, EVERYTHING, Network, ResourceLimits};
 
-use super::call::Command;
+use super::call::{Command, names_a_secret};
 use super::judgement::Decision;
 use super::path::PathPattern;
 use super::places::Places;
@@ -50,6 +50,11 @@ pub(super) fn of(policy: &Policy, command: &Command) -> Result<Option<Confinemen
         .filter(is_hidden)
         .flat_map(|place| places.hidden_in(&place, &shown))
         .collect();
+    // What only looks is not asked about, and may look at a folder with secrets in it.
+    if is_looking && !names_a_secret(command, places) {
+        let files = places.secret_files();
+        hidden.extend(files.flat_map(|file| places.hidden_in(&file, &shown)));
+    }
     hidden.extend(meant(read(&denied), places)?);
     Ok(Some(Confinement {
         writable: sorted(writable),

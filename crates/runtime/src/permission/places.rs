@@ -278,6 +278,11 @@ impl Places {
         at_home.chain(self.recorded.last().cloned())
     }
 
+    /// Returns the files of the workspace that hold secrets.
+    pub(super) fn secret_files(&self) -> impl Iterator<Item = PathBuf> {
+        self.roots().flat_map(|root| below::files(root, is_secret_name))
+    }
+
     /// Returns what is protected in a folder of the workspace, unless one of the patterns lifts that: one that
     /// names it, and means all of it.
     pub(super) fn protected_in(&self, root: &Path, lifted: &[&PathPattern]) -> Vec<PathBuf> {

@@ -100,9 +100,10 @@ impl Draft {
         // What leads to it must not come to lead elsewhere.
         walk.links.into_iter().for_each(|link| self.protect(link));
         let missing = match walk.end {
-            // What is in the way of it stays there.
-            End::There | End::Lost => return self.protect(walk.real),
+            End::There => return self.protect(walk.real),
             End::Missing(name) => name,
+            // The links that lead there stay.
+            End::Lost => return,
         };
         let absent = walk.real.join(missing);
         // Elsewhere nothing can be made anyway.
