@@ -8,9 +8,10 @@
 //! [`Undo`] is the door: [`Undo::before`] and [`Undo::after`] record, [`Undo::plan`] says what going back
 //! would do, [`Undo::restore`] does it, and is itself recorded, so that it can be taken back too. In reading
 //! order: `journal` (which states there are, and what lies between them), `store` (how the repository is
-//! made), `snapshot` (how a state is recorded), `seen` (how it is known that nothing has changed), `plan` and
-//! `restore`, `git` (how git is run).
+//! made), `snapshot` (how a state is recorded), `seen` (how it is known that nothing has changed), `found`
+//! (what the session has not made though it is new to the record), `plan` and `restore`, `git` (how git is run).
 
+mod found;
 mod git;
 mod journal;
 mod plan;

@@ -27,6 +27,9 @@ pub(super) enum Line {
     Named { path: String },
     /// A file is not recorded.
     LeftOut(LeftOut),
+    /// Files are recorded that were there before, and were not. Of their names all that is not ASCII is
+    /// escaped.
+    Found { paths: BTreeSet<String> },
 }
 
 /// What lies between two states: what a call did, or what bringing files back did.
@@ -38,6 +41,34 @@ pub(super) struct Span {
     /// `None` if that was the last thing that happened, and nobody saw its end.
     pub(super) after: Option<String>,
     pub(super) turned: Option<Turned>,
+    /// Where it begins among what is noted, and where it ends.
+    pub(super) begun: usize,
+    pub(super) ended: usize,
+    /// What is new to the record in it, and was there before.
+    found: BTreeSet<String>,
+}
+
+impl Span {
+    fn begin(call: Option<(AgentId, CallId)>, before: &str, begun: usize) -> Self {
+        Self {
+            call,
+            before: before.to_owned(),
+            after: None,
+            turned: None,
+            begun,
+            ended: usize::MAX,
+            found: BTreeSet::new(),
+        }
+    }
+
+    fn end(&mut self, after: &str, ended: usize) {
+        (self.after, self.ended) = (Some(after.to_owned()), ended);
+    }
+
+    /// Tells whether a file that is new to the record was there before.
+    pub(super) fn has_found(&self, path: &[u8]) -> bool {
+        self.found.contains(&path.escape_ascii().to_string())
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -106,27 +137,33 @@ impl Journal {
     pub(super) fn spans(&self) -> Vec<Span> {
         let mut spans: Vec<Span> = Vec::new();
         let mut open: HashMap<AgentId, usize> = HashMap::new();
-        let close = |spans: &mut Vec<Span>, index: Option<usize>, tree: &str| {
+        let close = |spans: &mut Vec<Span>, index: Option<usize>, tree: &str, at: usize| {
             if let Some(span) = index.and_then(|index| spans.get_mut(index)) {
-                span.after = Some(tree.to_owned());
+                span.end(tree, at);
             }
         };
-        for line in &self.lines {
+        for (at, line) in self.lines.iter().enumerate() {
             match line {
                 Line::Before { agent, call, tree } => {
                     // Of what was cut off only the next state is known.
                     let before = open.insert(*agent, spans.len());
-                    close(&mut spans, before, tree);
+                    close(&mut spans, before, tree, at);
                     let call = Some((*agent, call.clone()));
-                    spans.push(Span { call, before: tree.clone(), after: None, turned: None });
+                    spans.push(Span::begin(call, tree, at));
                 }
-                Line::After { agent, tree } => close(&mut spans, open.remove(agent), tree),
+                Line::After { agent, tree } => close(&mut spans, open.remove(agent), tree, at),
                 Line::Restored { before, after, turned } => {
                     for (_, index) in open.drain() {
-                        close(&mut spans, Some(index), before);
+                        close(&mut spans, Some(index), before, at);
                     }
-                    let (before, after) = (before.clone(), Some(after.clone()));
-                    spans.push(Span { call: None, before, after, turned: *turned });
+                    let mut span = Span { turned: *turned, ..Span::begin(None, before, at) };
+                    span.end(after, at);
+                    spans.push(span);
+                }
+                Line::Found { paths } => {
+                    for span in spans.iter_mut().filter(|span| span.after.is_none()) {
+                        span.found.extend(paths.iter().cloned());
+                    }
                 }
                 Line::Opened { .. } | Line::Named { .. } | Line::LeftOut(_) => {}
             }

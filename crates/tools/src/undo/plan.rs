@@ -1,6 +1,6 @@
 //! What a session changed, and what going back would do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -26,7 +26,7 @@ pub struct Change {
     pub path: PathBuf,
     /// What the session did with it.
     pub kind: Kind,
-    /// Whether somebody else has changed it since.
+    /// Whether somebody else has changed it since the session did first.
     pub is_changed_since: bool,
     pub(super) now: Option<Blob>,
     pub(super) then: Option<Blob>,
@@ -81,10 +81,22 @@ pub(super) struct Blob {
     pub(super) id: String,
 }
 
+/// What a stretch has touched, by the paths.
+#[derive(Default)]
+struct Touched {
+    ends: BTreeMap<Vec<u8>, Ends>,
+    // What was there before, and was not recorded.
+    found: BTreeSet<Vec<u8>>,
+}
+
 /// The first and the last state of a file within a stretch.
 struct Ends {
     first: Option<Blob>,
     last: Option<Blob>,
+    // When the last one was reached.
+    ended: usize,
+    // Whether somebody else has changed it between two calls that did.
+    is_torn: bool,
 }
 
 impl Undo {
@@ -95,17 +107,21 @@ impl Undo {
     pub fn plan(&mut self, stretch: &Stretch) -> Result<Plan, UndoError> {
         let _lock = self.lock()?;
         let now = self.take(&[])?;
-        let mut ends: BTreeMap<Vec<u8>, Ends> = BTreeMap::new();
-        let spans = self.journal.spans();
-        for span in spans.get(stretch.0.clone()).unwrap_or_default() {
-            let after = span.after.as_ref().unwrap_or(&now);
-            for (path, [old, new]) in compare(&self.git, &span.before, after)? {
-                let ends = ends.entry(path).or_insert(Ends { first: old, last: None });
-                ends.last = new;
-            }
-        }
+        let Touched { mut ends, found } = self.touched(stretch, &now)?;
+        // What was there before, and not recorded, nobody can bring back.
+        let is_left_out = |path: &[u8]| {
+            let path = String::from_utf8_lossy(path);
+            self.left_out.iter().any(|left_out| left_out.path == path)
+        };
+        let is_named = |path: &Vec<u8>| ends.contains_key(path) || is_left_out(path);
+        let found = found.into_iter().filter(|path| !is_named(path)).map(|path| LeftOut {
+            path: String::from_utf8_lossy(&path).into_owned(),
+            why: "it was there before".to_owned(),
+        });
+        let left_out: BTreeSet<LeftOut> = self.left_out.iter().cloned().chain(found).collect();
+        ends.retain(|path, ends| ends.first.is_some() || !is_left_out(path));
         let present = present(&self.git, &ends)?;
-        let changes = ends.into_iter().filter_map(|(path, Ends { first, last })| {
+        let changes = ends.into_iter().filter_map(|(path, Ends { first, last, is_torn, .. })| {
             let now = present.get(&path).cloned();
             let kind = match (&first, &now) {
                 (None, Some(_)) => Kind::Added,
@@ -114,11 +130,37 @@ impl Undo {
                 (_, _) => Kind::Modified,
             };
             let path = Path::new(OsStr::from_bytes(&path)).to_path_buf();
-            let is_changed_since = last != now;
+            let is_changed_since = is_torn || last != now;
             Some(Change { path, kind, is_changed_since, now, then: first })
         });
         let changes = changes.collect();
-        Ok(Plan { changes, left_out: self.left_out.iter().cloned().collect(), now })
+        Ok(Plan { changes, left_out: left_out.into_iter().collect(), now })
+    }
+
+    /// Returns which files a stretch has changed, and which it has only made known.
+    fn touched(&self, stretch: &Stretch, now: &str) -> Result<Touched, UndoError> {
+        let mut touched = Touched::default();
+        let mut ended = 0;
+        let spans = self.journal.spans();
+        for span in spans.get(stretch.0.clone()).unwrap_or_default() {
+            let after = span.after.as_deref().unwrap_or(now);
+            for (path, [old, new]) in compare(&self.git, &span.before, after)? {
+                if old.is_none() && span.has_found(&path) {
+                    touched.found.insert(path);
+                    continue;
+                }
+                let first =
+                    || Ends { first: old.clone(), last: old.clone(), ended: 0, is_torn: false };
+                let ends = touched.ends.entry(path).or_insert_with(first);
+                // While another call ran nobody knows who did what.
+                ends.is_torn |= span.begun >= ended && ends.last != old;
+                if span.ended >= ends.ended {
+                    (ends.last, ends.ended) = (new, span.ended);
+                }
+            }
+            ended = ended.max(span.ended);
+        }
+        Ok(touched)
     }
 
     /// Shows what a session changed, as git does.
@@ -166,10 +208,10 @@ impl Undo {
     }
 }
 
-type Compared = Vec<(Vec<u8>, [Option<Blob>; 2])>;
+pub(super) type Compared = Vec<(Vec<u8>, [Option<Blob>; 2])>;
 
 /// Compares two states.
-fn compare(git: &Git, before: &str, after: &str) -> Result<Compared, UndoError> {
+pub(super) fn compare(git: &Git, before: &str, after: &str) -> Result<Compared, UndoError> {
     if before == after {
         return Ok(Vec::new());
     }

@@ -47,6 +47,8 @@ pub(super) struct Changes {
     pub(super) is_any: bool,
     /// Files that may look unchanged to git, which knows times by the second.
     pub(super) unnoticed: BTreeSet<Vec<u8>>,
+    /// Files of which not even the name was seen before.
+    pub(super) appeared: BTreeSet<Vec<u8>>,
 }
 
 impl Seen {
@@ -152,10 +154,13 @@ impl Folder {
             if !data.is_dir() {
                 return Err(io::ErrorKind::NotADirectory.into());
             }
-            for name in self.read(&absolute)? {
+            let names = self.read(&absolute)?;
+            for name in names.gone {
                 look.changes.is_any = true;
                 has_other_rules |= name == RULES;
             }
+            let appeared = names.new.iter().map(|name| path.join(name).into_os_string().into_vec());
+            look.changes.appeared.extend(appeared);
             self.stamp = (!stamp.is_fresh(look.at)).then_some(stamp);
         }
         look.files += self.files.len();
@@ -178,9 +183,8 @@ impl Folder {
         Ok(has_other_rules)
     }
 
-    /// Reads the names, and returns those of files that are there no more. What was known of the others
-    /// stays.
-    fn read(&mut self, absolute: &Path) -> io::Result<Vec<OsString>> {
+    /// Reads the names, and returns how those of files differ. What was known of those that stay stays.
+    fn read(&mut self, absolute: &Path) -> io::Result<Names> {
         let entries = match fs::read_dir(absolute) {
             Ok(entries) => entries,
             // Of what has never been seen git sees nothing either.
@@ -189,11 +193,12 @@ impl Folder {
                     && self.files.is_empty()
                     && self.folders.is_empty() =>
             {
-                return Ok(Vec::new());
+                return Ok(Names::default());
             }
             Err(error) => return Err(error),
         };
         let mut known = std::mem::take(&mut self.files);
+        let mut new = Vec::new();
         self.folders.clear();
         for entry in entries {
             let entry = entry?;
@@ -204,13 +209,23 @@ impl Folder {
             match entry.file_type()?.is_dir() {
                 true => drop(self.folders.insert(name)),
                 false => {
-                    let file = known.remove(&name).flatten();
-                    self.files.insert(name, file);
+                    let file = known.remove(&name);
+                    if file.is_none() {
+                        new.push(name.clone());
+                    }
+                    self.files.insert(name, file.flatten());
                 }
             }
         }
-        Ok(known.into_keys().collect())
+        Ok(Names { gone: known.into_keys().collect(), new })
     }
+}
+
+/// How the names of files in a folder differ from those that were there.
+#[derive(Debug, Default)]
+struct Names {
+    gone: Vec<OsString>,
+    new: Vec<OsString>,
 }
 
 #[derive(Debug)]

@@ -32,14 +32,17 @@ impl Undo {
         let index = Stamp::at(self.git.index());
         let last = self.recorded.take().filter(|recorded| Some(recorded.index) == index);
         let (tree, seen) = last.map(|last| (last.tree, last.seen)).unzip();
-        let mut seen = match seen.flatten() {
+        let seen = seen.flatten();
+        let is_first_look = seen.is_none();
+        let mut seen = match seen {
             Some(seen) => seen,
             None => self.unseen(more)?,
         };
         // Before git looks, so that nothing changes between the two unseen.
         let changes = seen.look(&self.git, self.limits);
+        let knows_names = changes.is_ok() && !is_first_look;
         let mut seen = changes.is_ok().then_some(seen);
-        let changes = changes.unwrap_or(Changes { is_any: true, unnoticed: BTreeSet::new() });
+        let changes = changes.unwrap_or_else(|_| Changes { is_any: true, ..Changes::default() });
         let tree = match tree {
             Some(tree) if !changes.is_any => tree,
             tree => {
@@ -52,6 +55,10 @@ impl Undo {
                 }
             }
         };
+        if let Some(last) = self.last()? {
+            self.find(&last, &tree, knows_names.then_some(&changes.appeared))?;
+        }
+        self.set_last(&tree)?;
         let recorded = |index| Recorded { tree: tree.clone(), index, seen };
         self.recorded = Stamp::at(self.git.index()).map(recorded);
         Ok(tree)
