@@ -1,14 +1,14 @@
 //! The place of a file, held open: what was judged is what is touched, however links change meanwhile.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, symlinkat, unlinkat};
 use rustix::io::Errno;
 
 use bowline_agent::tool::{ToolContext, ToolError};
@@ -61,6 +61,30 @@ impl Spot {
         Self::find(path, |_| Ok(()))
     }
 
+    /// Finds the place of a file within a folder, by its path there. No link is followed: what it leads
+    /// through are folders. Those that are missing are made if that is wanted.
+    ///
+    /// # Errors
+    /// If it leads through something else, or cannot be reached.
+    pub(crate) fn beneath(root: &Path, path: &Path, makes: bool) -> io::Result<Self> {
+        let mut folder = openat(rustix::fs::CWD, root, FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
+        let mut names = Vec::new();
+        for component in path.components() {
+            match component {
+                Component::Normal(name) => names.push(name),
+                _ => return Err(Errno::INVAL.into()),
+            }
+        }
+        let name = names.pop().ok_or(Errno::INVAL)?.to_owned();
+        for name in names {
+            if makes {
+                make_folder(&folder, name)?;
+            }
+            folder = openat(&folder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
+        }
+        Ok(Self { folder, name, path: root.join(path) })
+    }
+
     fn find(path: &Path, allowed: impl Fn(&Path) -> io::Result<()>) -> io::Result<Self> {
         let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "that is no name of a file");
         let name = path.file_name().ok_or_else(no_name)?.to_owned();
@@ -82,10 +106,7 @@ impl Spot {
         let path = real.join(&name);
         allowed(&path)?;
         for name in missing {
-            match mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(error) => return Err(error.into()),
-            }
+            make_folder(&folder, name)?;
             folder = openat(&folder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
         }
         Ok(Self { folder, name, path })
@@ -105,7 +126,10 @@ impl Spot {
         mode: Option<&Permissions>,
     ) -> io::Result<()> {
         match Draft::create(&self.folder, existing.is_some()) {
-            Ok(draft) => draft.finish(&self.name, content, existing, mode),
+            Ok(draft) => {
+                let kept = existing.map(Metadata::permissions);
+                draft.finish(&self.name, content, existing, kept.as_ref().or(mode))
+            }
             Err(Errno::ACCESS) if existing.is_some_and(|meta| meta.nlink() == 1) => {
                 let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let file = openat(&self.folder, &self.name, flags, Mode::empty())?;
@@ -115,12 +139,71 @@ impl Spot {
         }
     }
 
+    /// Gives the file new content in one step, as [`Spot::replace`]. Whoever may read it may run it, or
+    /// nobody may. What stands there and is no file makes way, unless it is a folder.
+    ///
+    /// # Errors
+    /// If it cannot be written; nothing has changed then.
+    pub(crate) fn put_back(&self, content: &[u8], runs: bool) -> io::Result<()> {
+        let existing = self.metadata().ok().filter(Metadata::is_file);
+        let draft = Draft::create(&self.folder, existing.is_some())?;
+        let kept = match &existing {
+            Some(existing) => existing.mode() & 0o7777,
+            None => draft.file.metadata()?.mode() & 0o7777,
+        };
+        let mode = if runs { kept | ((kept & 0o444) >> 2) } else { kept & !0o111 };
+        draft.finish(&self.name, content, existing.as_ref(), Some(&Permissions::from_mode(mode)))
+    }
+
+    /// Makes a link in the place of the file, in one step.
+    ///
+    /// # Errors
+    /// If it cannot be made; nothing has changed then.
+    pub(crate) fn link(&self, target: &OsStr) -> io::Result<()> {
+        loop {
+            let name = draft_name();
+            match symlinkat(target, &self.folder, &name) {
+                Ok(()) => {}
+                Err(Errno::EXIST) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            let renamed = renameat(&self.folder, &name, &self.folder, &self.name);
+            if renamed.is_err() {
+                // What is in the way says why.
+                let _ = unlinkat(&self.folder, &name, AtFlags::empty());
+            }
+            return Ok(renamed?);
+        }
+    }
+
+    /// Returns what is known of the file itself, also if it is a link.
+    fn metadata(&self) -> io::Result<Metadata> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        File::from(openat(&self.folder, &self.name, flags, Mode::empty())?).metadata()
+    }
+
     /// Removes the file.
     ///
     /// # Errors
     /// If it cannot be removed.
     pub(crate) fn remove(&self) -> io::Result<()> {
         Ok(unlinkat(&self.folder, &self.name, AtFlags::empty())?)
+    }
+
+    /// Removes the folder that stands in the place of a file, if it is empty.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub(crate) fn remove_folder(&self) -> io::Result<()> {
+        Ok(unlinkat(&self.folder, &self.name, AtFlags::REMOVEDIR)?)
+    }
+}
+
+/// Makes a folder if nothing has its name.
+fn make_folder(folder: &OwnedFd, name: &OsStr) -> rustix::io::Result<()> {
+    match mkdirat(folder, name, Mode::from_raw_mode(0o777)) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -140,6 +223,13 @@ pub(super) fn real_path(opened: impl AsFd, path: &Path) -> io::Result<PathBuf> {
     }
 }
 
+/// Returns a name that nothing should have.
+fn draft_name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let (pid, next) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    format!(".bowline-{pid}-{next}.tmp")
+}
+
 /// A file that is not yet what it is going to be; removed when dropped.
 struct Draft<'a> {
     folder: &'a OwnedFd,
@@ -149,10 +239,8 @@ struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     fn create(folder: &'a OwnedFd, is_private: bool) -> rustix::io::Result<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         loop {
-            let (pid, next) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-            let name = format!(".bowline-{pid}-{next}.tmp");
+            let name = draft_name();
             // What replaces a private file must at no time be readable by others.
             let mode = Mode::from_raw_mode(if is_private { 0o600 } else { 0o666 });
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -179,8 +267,8 @@ impl<'a> Draft<'a> {
                 let (uid, gid) = (Some(existing.uid()), Some(existing.gid()));
                 let _ = std::os::unix::fs::fchown(&self.file, uid, gid);
             }
-            self.file.set_permissions(existing.permissions())?;
-        } else if let Some(mode) = mode {
+        }
+        if let Some(mode) = mode {
             self.file.set_permissions(mode.clone())?;
         }
         Ok(renameat(self.folder, &self.name, self.folder, to)?)

@@ -143,6 +143,15 @@ impl Undo {
         Ok(())
     }
 
+    /// Tells whether all that a path leads through is a folder, or not there.
+    fn leads_through_folders(&self, path: &Path) -> bool {
+        let mut parents = path.ancestors().skip(1);
+        parents.all(|parent| match self.git.root().join(parent).symlink_metadata() {
+            Ok(data) => data.is_dir(),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        })
+    }
+
     fn written(&self) -> Result<String, UndoError> {
         let said = self.git.run(&["write-tree", "--missing-ok"], &[])?;
         Ok(String::from_utf8_lossy(said.trim_ascii()).into_owned())

@@ -1,5 +1,6 @@
 //! Files as they were before: in real repositories, and without one.
 
+mod beneath;
 mod foreign;
 mod seen;
 
