@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::UndoError;
 
 /// What nobody may configure otherwise.
-const FIXED: [&str; 8] = [
+const FIXED: [&str; 10] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "core.autocrlf=false",
@@ -24,6 +24,9 @@ const FIXED: [&str; 8] = [
     "gc.auto=0",
     "diff.renames=true",
     "safe.directory=*",
+    // Names that mean something on other systems are names here.
+    "core.protectNTFS=false",
+    "core.protectHFS=false",
 ];
 
 /// The repository of a session, whose working tree is the project.

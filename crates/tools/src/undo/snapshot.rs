@@ -204,6 +204,8 @@ impl Undo {
                 format!("larger than {} MB", self.limits.file_bytes >> 20)
             } else if let Some(error) = unreadable(&absolute) {
                 error.to_string()
+            } else if Path::new(OsStr::from_bytes(&path)).iter().any(is_git) {
+                "git records no such name".to_owned()
             } else {
                 bytes += size;
                 kept.insert(path);
@@ -257,7 +259,6 @@ impl Undo {
             Ok(inside) => inside.to_path_buf(),
             Err(_) => real()?.strip_prefix(root).ok()?.to_path_buf(),
         };
-        let is_git = |name: &OsStr| name.eq_ignore_ascii_case(".git");
         let is_plain = inside.file_name().is_some() && !inside.iter().any(is_git);
         is_plain.then(|| inside.into_os_string().into_vec())
     }
@@ -269,6 +270,11 @@ impl Undo {
     pub(super) fn absolute(&self, path: &[u8]) -> PathBuf {
         self.git.root().join(OsStr::from_bytes(path))
     }
+}
+
+/// Tells whether a name is that of a repository, for git.
+fn is_git(name: &OsStr) -> bool {
+    name.eq_ignore_ascii_case(".git")
 }
 
 /// Lists what is in a repository within the project.

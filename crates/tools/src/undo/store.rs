@@ -4,10 +4,13 @@
 //! its index says which files are as they are there. That holds only where git stores files byte for
 //! byte; where it converts line ends or filters files, everything is recorded anew.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use super::git::{Git, paths};
 use super::{Place, UndoError};
@@ -17,6 +20,10 @@ const CONVERSIONS: [&str; 6] = ["text", "crlf", "eol", "ident", "filter", "worki
 
 /// No file is converted, whatever the project says.
 const ATTRIBUTES: &str = "* -text -crlf -ident -filter !eol !working-tree-encoding\n";
+
+/// How many bytes a file with patterns has at most, and an index.
+const EXCLUDE_BYTES: u64 = 1 << 20;
+const INDEX_BYTES: u64 = 1 << 30;
 
 /// Makes the repository, and returns the files that the user's repository knows, should the index not say.
 pub(super) fn make(git: &Git, place: &Place) -> Result<Vec<Vec<u8>>, UndoError> {
@@ -79,18 +86,22 @@ impl User {
             let mut variables = place.variables.iter();
             variables.find(|(name, _)| name == wanted).map(|(_, value)| PathBuf::from(value))
         };
-        let asked = ["config", "--type=path", "--get", "core.excludesFile"];
-        let named = git.of_user(&place.variables, &asked, &[]).ok();
-        let named = named.and_then(|path| String::from_utf8(path).ok());
+        // Not what the project names: it may be any file.
+        let named = ["--global", "--system"].into_iter().find_map(|whose| {
+            let asked =
+                ["config", whose, "--includes", "--type=path", "--get", "core.excludesFile"];
+            String::from_utf8(git.of_user(&place.variables, &asked, &[]).ok()?).ok()
+        });
         let global = match named {
             Some(path) => Some(PathBuf::from(path.trim_end_matches('\n'))),
             None => variable("XDG_CONFIG_HOME")
                 .or_else(|| variable("HOME").map(|home| home.join(".config")))
                 .map(|folder| folder.join("git/ignore")),
         };
-        let files = global.into_iter().chain([self.exclude.clone()]);
+        let global = global.map(|file| (file, OFlags::empty()));
+        let files = global.into_iter().chain([(self.exclude.clone(), OFlags::NOFOLLOW)]);
         // What cannot be read does not count for git either.
-        let texts = files.filter_map(|file| fs::read(file).ok());
+        let texts = files.filter_map(|(file, flags)| read(&file, flags).ok());
         texts.fold(Vec::new(), |all, text| [all, text, b"\n".to_vec()].concat())
     }
 
@@ -117,14 +128,18 @@ fn begin_with(git: &Git, user: &User, place: &Place) -> Result<Vec<Vec<u8>>, Und
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(UndoError::file(&user.index)(error)),
     }
-    let listed = git.run(&["ls-files", "-s", "-v", "-z"], &[]).unwrap_or_default();
+    let asked = ["ls-files", "-s", "-v", "-z"];
+    // An index in parts cannot be read where its parts are not.
+    let listed = git.run(&asked, &[]);
+    let is_whole = listed.is_ok();
+    let listed = listed.or_else(|_| git.of_user(&place.variables, &asked, &[]))?;
     let entries = paths(&listed);
     if entries.len() > place.limits.files {
         let why = format!("there are more than {} files", place.limits.files);
         return Err(UndoError::Unable(why));
     }
     let mut tracked = Vec::new();
-    let mut is_usual = true;
+    let mut is_usual = is_whole;
     for entry in &entries {
         let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
         let (said, path) = (&entry[..tab], &entry[tab + 1..]);
@@ -146,9 +161,27 @@ fn begin_with(git: &Git, user: &User, place: &Place) -> Result<Vec<Vec<u8>>, Und
 
 /// Copies an index. Its time counts: what was changed when it was written is looked at again.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    let written = fs::metadata(from)?.modified()?;
-    fs::copy(from, to)?;
-    fs::File::options().write(true).open(to)?.set_modified(written)
+    let mut from = open(from, OFlags::NOFOLLOW, INDEX_BYTES)?;
+    let mut to = File::create(to)?;
+    io::copy(&mut (&mut from).take(INDEX_BYTES), &mut to)?;
+    to.set_modified(from.metadata()?.modified()?)
+}
+
+fn read(path: &Path, flags: OFlags) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    open(path, flags, EXCLUDE_BYTES)?.take(EXCLUDE_BYTES).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// Opens a file that has no more than `most` bytes, and is no device or pipe.
+fn open(path: &Path, flags: OFlags, most: u64) -> io::Result<File> {
+    let flags = (flags | OFlags::NONBLOCK).bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let data = file.metadata()?;
+    match data.is_file() && data.len() <= most {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidData, "it is too large, or no file")),
+    }
 }
 
 /// Returns patterns for what is in the project and no part of it.

@@ -3,6 +3,7 @@
 mod beneath;
 mod foreign;
 mod seen;
+mod user;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
