@@ -1,11 +1,12 @@
 //! The rules of one agent, held against one thing after the other.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use bowline_agent::tool::Tool as _;
-use bowline_tools::Bash;
 use bowline_tools::process::Processes;
+use bowline_tools::{Bash, Read};
 
 use super::approvals::Approvals;
 use super::call::{Call, Can, Program, Touch};
@@ -95,6 +96,18 @@ impl Policy {
             }
         }
         Judgement::of(segments)
+    }
+
+    /// Says why the text of a file is not told to a model that has not asked for it. Of what holds secrets
+    /// no mode is enough to tell it, only a rule that names it.
+    pub(crate) fn keeps_untold(&self, path: &Path) -> Option<String> {
+        let seen = self.places.see(path);
+        let special = self.places.secret(&seen);
+        let (decision, why) = self.decide(Read::NAME, &Touch::Read(seen))?;
+        match (why, special) {
+            (Why::Mode { .. }, Some(Special { name, what })) => Some(format!("{name} is {what}")),
+            (why, _) => (decision != Decision::Allow).then(|| why.to_string()),
+        }
     }
 
     /// Says what is decided about one thing; `None` if there is nothing to say.
