@@ -120,8 +120,15 @@ impl Policy {
         let (decision, why) = self.decide(tool, touch)?;
         let allowed_by =
             by.filter(|_| decision != Decision::Allow && matches!(why, Why::Mode { .. }));
-        let is_special = decision == Decision::Ask && self.special(tool, touch).is_some();
-        Some(Segment { what, through, decision, why, allowed_by, is_special })
+        let stays_inside = decision == Decision::Allow || self.stays_inside(tool, touch);
+        Some(Segment { what, through, decision, why, allowed_by, stays_inside })
+    }
+
+    /// Tells whether a thing stays within the sandbox, so that the mode `auto` would let it be.
+    fn stays_inside(&self, tool: &str, touch: &Touch) -> bool {
+        let auto = Self { mode: Mode::Auto, ..self.clone() };
+        let by_auto = auto.by_mode(tool, touch, self.special(tool, touch).as_ref());
+        by_auto.is_none_or(|(decision, _)| decision == Decision::Allow)
     }
 
     fn decide(&self, tool: &str, touch: &Touch) -> Option<(Decision, Why)> {
