@@ -225,3 +225,16 @@ fn what_a_project_tells_is_no_way_for_its_secrets_to_the_model() {
     let log = home.sessions().into_iter().map(|it| json!(home.entries(&it)).to_string());
     assert!(!log.collect::<String>().contains("zz9secretpw"));
 }
+
+#[test]
+fn a_key_file_that_is_no_file_is_not_waited_for() {
+    let provider = Provider::answering(|_| Reply::Text("done".to_owned()));
+    let home = Home::new(&provider);
+    let pipe = home.path("pipe");
+    let made = std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&pipe).status();
+    assert!(made.unwrap().success());
+    configure(&home, &format!("api_key_file = {}", json!(pipe)));
+    let (code, _, err) = home.run(&["exec", "go"]);
+    assert_eq!(code, 5, "{err}");
+    assert!(err.contains(&format!("cannot read {}: it is no file", pipe.display())), "{err}");
+}
