@@ -46,6 +46,9 @@ pub(super) enum About {
     Tool(ToolPattern),
 }
 
+/// What rules are about beside tools.
+pub(crate) const ABOUT: [&str; 7] = ["bash", "read", "write", "edit", "net", "agent", "survive"];
+
 /// The tools that only read files.
 const READING: [&str; 4] = ["read", "list", "glob", "grep"];
 
@@ -128,6 +131,21 @@ impl Rule {
             About::Agent(Some(name)) => name.fits(example),
             About::Survival => example == "survive",
             About::Tool(pattern) => pattern.fits(example),
+        }
+    }
+
+    /// Returns the tool that the rule is about, if it names one that no server brings.
+    pub(crate) fn tool(&self) -> Option<&str> {
+        match &self.about {
+            About::Tool(pattern) => {
+                pattern.name.literal().filter(|name| !name.starts_with("mcp__"))
+            }
+            About::Command(_)
+            | About::Read(_)
+            | About::Write(_)
+            | About::Host(_)
+            | About::Agent(_)
+            | About::Survival => None,
         }
     }
 
