@@ -331,7 +331,9 @@ impl Turn {
         };
         kinds.push(EntryKind::RunStarted(started));
         if !self.conversation.is_placed() && !self.agent.context.is_empty() {
-            let message = Input::from(self.agent.context.clone()).0;
+            // Files that a project brings are told so.
+            let context = self.agent.redaction.apply(&self.agent.context).into_owned();
+            let message = Input::from(context).0;
             kinds.push(EntryKind::User(UserSaid { message, via: Via::Context, op: None }));
         }
         kinds.extend(self.briefing.iter().chain(before).map(|Input(message)| {
@@ -350,7 +352,7 @@ impl Turn {
     /// Returns the beginning of a run, behind what of the system text and the tools has changed since the
     /// last one; the first run says them whole.
     fn run_started(&mut self, run: RunId) -> (Vec<EntryKind>, RunStarted) {
-        let system = Arc::clone(&self.agent.instructions);
+        let system: Arc<str> = self.agent.redaction.apply(&self.agent.instructions).into();
         if self.agent.more_tools.is_some() {
             self.tools = self.effects.tools(&self.agent.toolbox());
         }

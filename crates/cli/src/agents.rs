@@ -87,7 +87,7 @@ fn page(shown: &Shown, out: &mut impl Write) -> io::Result<()> {
 }
 
 fn check(checked: &Checked, json: bool) -> Result<ExitCode, Failure> {
-    let Checked { agents, notes, faults } = checked;
+    let Checked { agents, notes, faults, rules: _ } = checked;
     let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
     let mut out = screen::out();
     printed(match (json, faults.as_slice()) {

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Exec) -> Result<ExitCode, Failure> {
     let instructions = match args.no_context_files {
         true => String::new(),
         false => {
-            let instructions = runtime.instructions();
+            let instructions = runtime.instructions(&agent)?;
             notes.extend(instructions.notes);
             instructions.text
         }

@@ -17,8 +17,9 @@ use bowline_agent::tool::Tool as _;
 use bowline_agent::{Agent, AgentError, Busy, ForkPoint, Outcome, Projection, Run, SessionHandle};
 use bowline_runtime::config::{AgentConfig, Said, Span};
 use bowline_runtime::environment::Environment;
+use bowline_runtime::instructions::Instructions;
 use bowline_runtime::skills::Skills;
-use bowline_runtime::{Choice, Runtime};
+use bowline_runtime::{Choice, ConfigError, Runtime};
 use bowline_server::dialect::{Dialect, Scene};
 use bowline_store::Files;
 use bowline_store::files::RunState;
@@ -53,6 +54,11 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
     runtime.start_servers(&own, false);
     let model = runtime.pick_for(&own, model(&store, &source, &args)?.as_deref()).await?;
     model.note.iter().for_each(|note| printer.note(note));
+    let instructions = instructions(&runtime, &own, &args)?;
+    // A conversation is told them when it begins.
+    if matches!(source, Source::New) {
+        instructions.notes.iter().for_each(|note| printer.note(note));
+    }
     let choice = Choice {
         model,
         limits: limits(&runtime, &own, &args),
@@ -60,7 +66,7 @@ pub(crate) async fn run(args: Exec) -> Result<ExitCode, Failure> {
         agent: own.name.clone(),
         ephemeral: args.ephemeral,
         attended: false,
-        instructions: instructions(&runtime, &source, &args, &printer),
+        instructions: instructions.text,
         output_schema: output.schema().cloned(),
     };
     runtime.settled_servers(&own).await.iter().for_each(|complaint| printer.note(complaint));
@@ -168,17 +174,17 @@ fn printer(args: &Exec) -> Result<Printer, Failure> {
     Ok(Printer::new(format, args.events.unwrap_or(Events::Lifecycle)))
 }
 
-/// Reads what the user and the project tell every model; a conversation is told it when it begins, and
-/// in a session that goes on that may be one of a sub-agent.
-fn instructions(runtime: &Runtime, source: &Source, args: &Exec, printer: &Printer) -> String {
-    if args.no_context_files {
-        return String::new();
+/// Reads what the user and the project tell every model, also for a session that goes on: a conversation in
+/// it that begins may be one of a sub-agent.
+fn instructions(
+    runtime: &Runtime,
+    agent: &AgentConfig,
+    args: &Exec,
+) -> Result<Instructions, ConfigError> {
+    match args.no_context_files {
+        true => Ok(Instructions::default()),
+        false => runtime.instructions(agent),
     }
-    let instructions = runtime.instructions();
-    if matches!(source, Source::New) {
-        instructions.notes.iter().for_each(|note| printer.note(note));
-    }
-    instructions.text
 }
 
 /// Reads what the agent may learn.

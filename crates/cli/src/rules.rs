@@ -131,7 +131,10 @@ fn check(environment: &Environment, said: &Said) -> Result<ExitCode, Failure> {
     for fault in &checked.faults {
         let _ = writeln!(screen::err(), "bowline: {fault}");
     }
-    match checked.faults.is_empty() {
+    for line in &checked.rules {
+        let _ = writeln!(screen::err(), "bowline: {line}");
+    }
+    match checked.faults.is_empty() && checked.rules.is_empty() {
         true => printed(writeln!(screen::out(), "all rules are right")),
         false => Ok(ExitCode::from(exit::USAGE)),
     }

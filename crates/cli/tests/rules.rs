@@ -83,6 +83,27 @@ fn rules_are_listed_and_checked() {
 }
 
 #[test]
+fn a_rule_about_a_tool_that_is_not_known_is_said() {
+    let home = Home::configured(
+        "[permissions]\ndeny = [\"raed\", \"own\", \"mcp__x__y\", \"load_skill\", \"shared_*\"]\n\
+         [agents.a.permissions]\nask = [\"nett\"]\n\
+         [tools.own]\ndescription = \"x\"\ncommand = [\"true\"]\n",
+    );
+    let (code, out, err) = home.run(&["rules", "check", "-c", "permissions.allow=[\"Bsh\"]"]);
+    assert_eq!((code, out.as_str()), (2, ""), "{err}");
+    let said = |rule: &str, meant: &str| {
+        format!("the rule `{rule}` is about a tool that is not known here; did you mean {meant:?}?")
+    };
+    for (rule, meant) in [("raed", "read"), ("nett", "net"), ("Bsh", "bash")] {
+        assert!(err.contains(&said(rule, meant)), "{err}");
+    }
+    assert_eq!(err.lines().count(), 3, "{err}");
+    // It may be one that somebody adds: that is no reason not to start.
+    let (code, _, err) = home.run(&["rules", "list"]);
+    assert_eq!((code, err.matches("is not known here").count()), (0, 2), "{err}");
+}
+
+#[test]
 fn what_is_denied_is_told_to_the_model_with_the_way_to_allow_it() {
     let arguments = json!({ "path": "../outside.txt", "content": "x" });
     let provider = calls("write", arguments.clone());

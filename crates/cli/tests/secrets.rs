@@ -192,3 +192,49 @@ fn the_keys_of_other_providers_are_neither_printed_nor_told() {
     assert_eq!(told(&home, &provider), "[secret one]\n");
     assert!(!home.path("count").exists());
 }
+
+#[test]
+fn what_a_project_tells_is_no_way_for_its_secrets_to_the_model() {
+    let provider = Provider::answering(|_| Reply::Text("done".to_owned()));
+    let home = Home::new(&provider);
+    let write = |name: &str, text: &str| std::fs::write(home.work().join(name), text).unwrap();
+    write(".env", "DB_PASSWORD=zz9secretpw\nPLAIN=of-the-env\n");
+    write("denied.md", "Denied words.");
+    write("more.md", "The password is zz9secretpw.");
+    write("CLAUDE.md", "unread");
+    std::os::unix::fs::symlink(".env", home.work().join("AGENTS.md")).unwrap();
+    let (code, _, err) = home.run(&["exec", "hello"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("AGENTS.md is not read: .env is a file that holds secrets"), "{err}");
+    std::fs::remove_file(home.work().join("AGENTS.md")).unwrap();
+    write("AGENTS.md", "Say please. @.env @denied.md @more.md");
+    let (code, _, err) = home.run(&["exec", "--deny", "read(denied.md)", "hello"]);
+    assert_eq!(code, 0, "{err}");
+    for note in [".env is not read: .env is a file that holds secrets", "denied.md is not read: "] {
+        assert!(err.contains(note), "{err}");
+    }
+    let said = provider.requests().iter().map(Value::to_string).collect::<String>();
+    for kept in ["Say please.", "The password is [secret DB_PASSWORD-"] {
+        assert!(said.contains(kept), "{said}");
+    }
+    for left_out in ["zz9secretpw", "of-the-env", "Denied words"] {
+        assert!(!said.contains(left_out), "{said}");
+    }
+    let (_, out, _) = home.run(&["exec", "--dump-prompt", "hello"]);
+    assert!(out.contains("Say please.") && !out.contains("zz9secretpw"), "{out}");
+    let log = home.sessions().into_iter().map(|it| json!(home.entries(&it)).to_string());
+    assert!(!log.collect::<String>().contains("zz9secretpw"));
+}
+
+#[test]
+fn a_key_file_that_is_no_file_is_not_waited_for() {
+    let provider = Provider::answering(|_| Reply::Text("done".to_owned()));
+    let home = Home::new(&provider);
+    let pipe = home.path("pipe");
+    let made = std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&pipe).status();
+    assert!(made.unwrap().success());
+    configure(&home, &format!("api_key_file = {}", json!(pipe)));
+    let (code, _, err) = home.run(&["exec", "go"]);
+    assert_eq!(code, 5, "{err}");
+    assert!(err.contains(&format!("cannot read {}: it is no file", pipe.display())), "{err}");
+}

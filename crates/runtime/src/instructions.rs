@@ -41,8 +41,12 @@ struct Piece {
     size: usize,
 }
 
-/// Reads the files for a working directory.
-pub fn read(config_folder: &Path, cwd: &Path) -> Instructions {
+/// Says why a file of a project is not to be read, if it is not.
+pub(crate) type Refuse<'a> = &'a dyn Fn(&Path) -> Option<String>;
+
+/// Reads the files for a working directory. The user's own files are the user's to choose; each of the
+/// project is read only if nothing refuses it, for it may be a link to a file that is none of models.
+pub(crate) fn read(config_folder: &Path, cwd: &Path, refuse: Refuse<'_>) -> Instructions {
     let mut reader = Reader::default();
     if let Some(path) = of_folder(config_folder) {
         // It may be a link into the folder where its owner keeps all such files.
@@ -52,6 +56,7 @@ pub fn read(config_folder: &Path, cwd: &Path) -> Instructions {
     }
     let root = project::git_root(cwd).unwrap_or(cwd);
     reader.roots = real(root).into_iter().collect();
+    reader.refuse = Some(refuse);
     for folder in project::path_to(cwd) {
         if let Some(path) = of_folder(folder) {
             reader.file(&path, 0);
@@ -69,15 +74,17 @@ fn real(path: &Path) -> Option<PathBuf> {
 }
 
 #[derive(Default)]
-struct Reader {
+struct Reader<'a> {
     /// The folders from which files may be read, without links on the way.
     roots: Vec<PathBuf>,
+    /// What is asked about each file.
+    refuse: Option<Refuse<'a>>,
     seen: HashSet<PathBuf>,
     pieces: Vec<Piece>,
     notes: Vec<String>,
 }
 
-impl Reader {
+impl Reader<'_> {
     /// Reads a file and, before it, what it imports.
     fn file(&mut self, path: &Path, depth: usize) {
         let Some(real) = real(path) else { return };
@@ -87,6 +94,10 @@ impl Reader {
         }
         // Also what imports itself in a circle ends here.
         if !self.seen.insert(real.clone()) {
+            return;
+        }
+        if let Some(why) = self.refuse.and_then(|refuse| refuse(path)) {
+            self.notes.push(format!("{} is not read: {why}", path.display()));
             return;
         }
         let (text, size) = match text_of(&real) {

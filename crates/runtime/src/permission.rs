@@ -46,5 +46,6 @@ pub(crate) use layers::{check, entries};
 pub use places::Places;
 pub(crate) use policy::CanConfine;
 pub use policy::Policy;
+pub(crate) use rule::ABOUT;
 pub use rule::{Host, Rule};
 pub use suggest::remember;

@@ -2,7 +2,7 @@
 
 mod rules;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
@@ -228,9 +228,15 @@ impl Runtime {
         ConfigError::NoModel { config: self.folders.config.join("config.toml"), note }
     }
 
-    /// Reads what the user and the project tell every model.
-    pub fn instructions(&self) -> Instructions {
-        instructions::read(&self.folders.config, &self.environment.cwd)
+    /// Reads what the user and the project tell every model, but what the rules of an agent keep it from
+    /// reading: a project may name any file so.
+    ///
+    /// # Errors
+    /// As [`Runtime::policy`].
+    pub fn instructions(&self, agent: &AgentConfig) -> Result<Instructions, ConfigError> {
+        let policy = self.policy(agent, false)?;
+        let refuse = |path: &Path| policy.keeps_untold(path);
+        Ok(instructions::read(&self.folders.config, &self.environment.cwd, &refuse))
     }
 
     /// Reads what agents may learn.

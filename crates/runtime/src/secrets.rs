@@ -62,23 +62,61 @@ fn of_folder(folder: &Path) -> Vec<(String, Secret)> {
         .collect()
 }
 
+/// A line of a value that is at least so long, in bytes, is not said by chance.
+const LONG: usize = 20;
+
 /// Reads the secrets among the settings of a `.env` file.
 fn read(text: &str) -> Vec<(String, Secret)> {
-    let setting = |line: &str| {
-        let line = line.trim();
-        let line = line.strip_prefix("export ").unwrap_or(line).trim_start();
-        let (name, value) = line.split_once('=')?;
-        let (name, value) = (name.trim(), value.trim());
-        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-        let quoted = ['"', '\'', '`']
-            .into_iter()
-            .find_map(|quote| value.strip_prefix(quote)?.split_once(quote).map(|(value, _)| value));
-        let bare = value.split_once(" #").map_or(value, |(value, _)| value).trim_end();
-        let value = quoted.unwrap_or(bare);
-        let is_secret = !name.is_empty() && name.chars().all(is_name) && looks_secret(name, value);
-        is_secret.then(|| (name.to_owned(), Secret::from(value)))
+    let mut found = Vec::new();
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        // A quote that is never closed, or by mistake, takes nothing away from the lines behind it.
+        let rest = &text[at..];
+        at += line.len();
+        let Some((name, value)) = setting(line, rest) else { continue };
+        found.extend(secrets_of(name, value).into_iter().map(|it| (name.to_owned(), it.into())));
+    }
+    found
+}
+
+/// Reads the name and the value of a line; `rest` is all text from the line on, for what is in quotes may
+/// have several lines.
+fn setting<'a>(line: &'a str, rest: &'a str) -> Option<(&'a str, &'a str)> {
+    let line = line.trim();
+    let line = line.strip_prefix("export ").unwrap_or(line).trim_start();
+    let (name, value) = line.split_once('=')?;
+    let (name, value) = (name.trim(), value.trim());
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    if name.is_empty() || !name.chars().all(is_name) {
+        return None;
+    }
+    let (_, rest) = rest.split_once('=')?;
+    let quoted = ['"', '\'', '`'].into_iter().find_map(|quote| {
+        let (value, _) = rest.trim_start_matches(' ').strip_prefix(quote)?.split_once(quote)?;
+        Some(value)
+    });
+    let bare = value.split_once(" #").map_or(value, |(value, _)| value).trim_end();
+    Some((name, quoted.unwrap_or(bare)))
+}
+
+/// Returns what of a value is secret: itself, and of one in several lines, or with `\n` for their ends, its
+/// long lines as well, for a tool may say one alone.
+fn secrets_of(name: &str, value: &str) -> Vec<String> {
+    let is_secret = |text: &str| looks_secret(name, text);
+    let meant = value.replace("\\n", "\n");
+    let lines: Vec<&str> = match meant.contains('\n') {
+        true => meant.lines().map(str::trim).collect(),
+        false => Vec::new(),
     };
-    text.lines().filter_map(setting).collect()
+    // What frames a key is the same in all of them.
+    let is_told =
+        |line: &&str| !line.starts_with("-----") && (line.len() >= LONG || is_secret(line));
+    if !is_secret(value) && !lines.iter().any(|line| is_secret(line)) {
+        return Vec::new();
+    }
+    let whole = std::iter::once(value.to_owned());
+    let meant = Some(meant.clone()).filter(|meant| meant != value);
+    whole.chain(meant).chain(lines.into_iter().filter(is_told).map(str::to_owned)).collect()
 }
 
 #[cfg(test)]
@@ -106,5 +144,31 @@ mod tests {
                 ("WITH", "postgres://app:p4ssw0rd@db/x"),
             ]
         );
+    }
+
+    #[test]
+    fn of_a_value_in_several_lines_all_is_secret() {
+        let text = "MULTI=\"line1secretvalueaaaa1\nline2secretvaluebbbb\n  tail\" # x\n\
+            ESCAPED_KEY=\"-----BEGIN PRIVATE KEY-----\\nMIIEvQIBADANBgkqhkiG9w0\\n-----END PRIVATE KEY-----\"\n\
+            NOTE='don\nDB_PASSWORD='hunter22'\nOPEN=\"never closed\nTEXT='two\nwords'\n";
+        let found = read(text);
+        let values = |of: &str| -> Vec<&str> {
+            let own = found.iter().filter(|(name, _)| name == of);
+            own.map(|(_, value)| value.expose()).collect()
+        };
+        assert_eq!(
+            values("MULTI"),
+            [
+                "line1secretvalueaaaa1\nline2secretvaluebbbb\n  tail",
+                "line1secretvalueaaaa1",
+                "line2secretvaluebbbb",
+            ]
+        );
+        let escaped = values("ESCAPED_KEY");
+        assert!(escaped.contains(&"MIIEvQIBADANBgkqhkiG9w0"), "{escaped:?}");
+        assert!(!escaped.contains(&"-----BEGIN PRIVATE KEY-----"));
+        // What a stray quote holds together is not lost.
+        assert_eq!(values("DB_PASSWORD"), ["hunter22"]);
+        assert_eq!(values("TEXT"), ["two\nwords"]);
     }
 }

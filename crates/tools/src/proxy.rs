@@ -117,10 +117,16 @@ async fn pass(client: &mut TcpStream, permitted: &Permitted) -> Result<(), Refus
     let host = request.host.as_str();
     if !is_listed(&permitted.hosts, host) {
         permitted.refused.add(&permitted.owner, host);
+        let is_for_its_form =
+            is_number(host) && permitted.hosts.iter().any(|it| is_meant(it, host));
+        let why = match is_for_its_form {
+            true => " by its number, which may be that of a host that is denied by name",
+            false => "",
+        };
         return Err(Refusal {
             status: "403 Forbidden",
             line: format!(
-                "bowline: the sandbox does not let commands talk to {host}; --allow 'net({host})' would"
+                "bowline: the sandbox does not let commands talk to {host}{why}; --allow 'net({host})' would"
             ),
         });
     }
@@ -234,10 +240,18 @@ async fn reach(request: &Request, hosts: &[String]) -> Result<TcpStream, Refusal
 /// Tells whether a host is on a list of names: itself, or by one that stands for more if it is not excepted.
 fn is_listed(hosts: &[String], host: &str) -> bool {
     let host = host.to_ascii_lowercase();
-    let excepted = || hosts.iter().filter_map(|known| known.strip_prefix(BUT));
+    let excepts = |known: &str| {
+        // Nobody can tell whose number it is.
+        let may_be = is_number(&host) && !is_number(&plain(known));
+        may_be || plain(known) == host || is_meant(known, &host)
+    };
+    let mut excepted = hosts.iter().filter_map(|known| known.strip_prefix(BUT));
     hosts.iter().any(|known| plain(known) == host)
-        || hosts.iter().any(|known| is_meant(known, &host))
-            && !excepted().any(|known| plain(known) == host || is_meant(known, &host))
+        || hosts.iter().any(|known| is_meant(known, &host)) && !excepted.any(excepts)
+}
+
+fn is_number(host: &str) -> bool {
+    host.parse::<IpAddr>().is_ok()
 }
 
 /// Tells whether a name that stands for more stands for a host too.
@@ -245,8 +259,7 @@ fn is_meant(known: &str, host: &str) -> bool {
     let known = plain(known);
     match known.strip_prefix("*.") {
         Some(domain) => {
-            let is_name = host.parse::<IpAddr>().is_err();
-            is_name && host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
+            !is_number(host) && host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
         }
         None => known == EVERYTHING,
     }
@@ -319,13 +332,47 @@ mod tests {
 
     #[test]
     fn what_is_excepted_is_reached_only_if_it_is_named_itself() {
-        let names = ["*", "!evil.example", "!*.bad.example", "one.bad.example"];
+        let names = ["*", "!evil.example", "!*.bad.example", "one.bad.example", "192.0.2.1"];
         let hosts = names.map(str::to_owned);
         for host in ["a.example", "bad.example", "one.bad.example", "192.0.2.1"] {
             assert!(is_listed(&hosts, host), "{host}");
         }
-        for host in ["evil.example", "EVIL.example", "two.bad.example", "x.one.bad.example"] {
+        let refused = ["evil.example", "EVIL.example", "two.bad.example", "x.one.bad.example"];
+        for host in refused.into_iter().chain(["192.0.2.2", "2001:db8::1"]) {
             assert!(!is_listed(&hosts, host), "{host}");
         }
+        // Where only numbers are excepted the others are not in question.
+        let hosts = ["*", "!192.0.2.1"].map(str::to_owned);
+        assert!(is_listed(&hosts, "192.0.2.2") && !is_listed(&hosts, "192.0.2.1"));
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_excepted_is_not_reached_by_its_number() {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = server.local_addr().unwrap().port();
+        let asked = |hosts: &[&str], host: &str| {
+            let door = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = door.local_addr().unwrap();
+            let hosts = hosts.iter().map(|&name| name.to_owned()).collect();
+            let permitted = Permitted { owner: "one".to_owned(), hosts, refused: Arc::default() };
+            let head = format!("CONNECT {host}:{port} HTTP/1.1\r\n\r\n");
+            async move {
+                let serving = tokio::spawn(serve(door.into(), permitted));
+                let mut client = TcpStream::connect(address).await.unwrap();
+                client.write_all(head.as_bytes()).await.unwrap();
+                let mut answer = vec![0; 512];
+                let size = client.read(&mut answer).await.unwrap();
+                serving.abort();
+                String::from_utf8_lossy(&answer[..size]).into_owned()
+            }
+        };
+        let refused = asked(&["*", "!evil.example", "localhost"], "127.0.0.1").await;
+        assert!(refused.starts_with("HTTP/1.1 403 Forbidden"), "{refused}");
+        assert!(
+            refused.contains("127.0.0.1 by its number, which may be that of a host that is"),
+            "{refused}"
+        );
+        let named = asked(&["*", "!evil.example", "127.0.0.1"], "127.0.0.1").await;
+        assert!(named.starts_with("HTTP/1.1 200"), "{named}");
     }
 }

@@ -69,6 +69,26 @@ fn a_hook_denies_by_json_and_the_old_way() {
 }
 
 #[test]
+fn a_decision_that_is_not_known_is_none_and_is_said() {
+    for (answer, what) in [
+        (json!({ "decision": "Block", "reason": "no" }), "decision \"Block\""),
+        (
+            json!({ "hookSpecificOutput": { "permissionDecision": "DENY" } }),
+            "permissionDecision \"DENY\"",
+        ),
+    ] {
+        let provider = obedient();
+        let home = Home::new(&provider);
+        add(&home, "PreToolUse", "*", &prints(&answer));
+        let (code, _, err) = home.run(&["exec", "sh touch made"]);
+        assert_eq!(code, 0, "{err}");
+        assert!(home.work().join("made").exists());
+        let said = format!("printed JSON that is not read: the {what} is none of ");
+        assert!(err.contains(&said), "{err}");
+    }
+}
+
+#[test]
 fn a_hook_gives_a_call_other_arguments_which_the_rules_look_at() {
     let provider = obedient();
     let home = Home::with(&provider, "[permissions]\ndeny = [\"bash(rm *)\"]\n");
@@ -115,6 +135,8 @@ fn what_a_hook_allows_nobody_is_asked_about_but_rules_and_protected_files_stand(
     assert_eq!(allowed("[permissions]\nask = [\"bash(touch *)\"]\n", "sh touch made").0, 4);
     let (code, _) = allowed("[permissions]\ndeny = [\"bash(touch *)\"]\n", "sh touch made");
     assert_eq!(code, 0);
+    // Nor does it allow what the sandbox would not.
+    assert_eq!(allowed("", "put ../beside").0, 4);
 }
 
 #[test]

@@ -137,3 +137,35 @@ fn settings_that_are_broken_are_said_and_left_out() {
     assert_eq!(code, 0, "{err}");
     assert!(err.contains(".claude/settings.json: is not read: EOF"), "{err}");
 }
+
+#[test]
+fn of_an_event_only_what_is_faulty_is_left_out() {
+    let provider = obedient();
+    let home = Home::new(&provider);
+    let guard = script(&home, "guard.sh", GUARD);
+    let command = |command: &str| json!({ "type": "command", "command": command });
+    let of_time = json!({ "type": "command", "command": guard, "timeout": "10" });
+    let written = json!({ "hooks": { "Stop": "true", "PreToolUse": [
+        5,
+        { "matcher": "a(?=b)", "hooks": [command("true")] },
+        { "matcher": 7, "hooks": [command("true")] },
+        { "type": "command", "command": "true" },
+        { "matcher": "Bash", "hooks": [5, { "type": "command", "command": 1 }, of_time] },
+    ] } });
+    settings(&home, "", &written);
+    let (code, _, err) = home.run(&["exec", "sh rm -rf ."]);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(told(&provider), "denied: a hook forbids it: no removal of trees");
+    for note in [
+        "Stop is left out: a list is expected",
+        "PreToolUse 1 is left out: invalid type: integer `5`, expected an object",
+        "PreToolUse 2 is left out: \"a(?=b)\" is no regular expression: look-around",
+        "PreToolUse 3 is left out: invalid type: integer `7`, expected a string",
+        "PreToolUse 4 is left out: missing field `hooks`",
+        "PreToolUse 5, hook 1 is left out: invalid type: integer `5`, expected an object",
+        "PreToolUse 5, hook 2 is left out: invalid type: integer `1`, expected a string",
+        "PreToolUse 5, hook 3: \"10\" is no time in seconds, so it has 60",
+    ] {
+        assert!(err.contains(note), "{note}: {err}");
+    }
+}

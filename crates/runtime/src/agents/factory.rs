@@ -56,6 +56,17 @@ pub struct Told {
     pub context: String,
 }
 
+impl Told {
+    /// Takes away what is secret, as an agent does when it tells this.
+    fn without(mut self, redaction: &Redaction) -> Self {
+        for section in &mut self.sections {
+            section.text = redaction.apply(&section.text).into_owned();
+        }
+        self.context = redaction.apply(&self.context).into_owned();
+        self
+    }
+}
+
 /// An agent as it is configured, and the models with which it works.
 struct Parts {
     own: AgentConfig,
@@ -169,7 +180,8 @@ impl AgentFactory {
         let model = if is_chosen { self.choice.model.clone() } else { self.model_of(&own)? };
         let spawn = Spawn::root(name);
         let engine = self.engine(&spawn, &own)?;
-        self.told_at(&spawn, &own, &model.name.model, &engine)
+        let told = self.told_at(&spawn, &own, &model.name.model, &engine)?;
+        Ok(told.without(&self.runtime.redaction_with([])?))
     }
 
     /// Makes what decides about the calls of an agent in its place.

@@ -4,7 +4,9 @@ use crate::config::{
     self, ALL, AgentConfig, ChildTools, Config, DEFAULT_AGENT, Fault, Layer, Loaded, Node, Origin,
     Table, ToolboxConfig,
 };
+use crate::environment::Folders;
 use crate::mcp;
+use crate::permission;
 use crate::provider::{self, ModelName};
 use crate::tools::{Kind, ToolConfig};
 
@@ -45,6 +47,32 @@ pub(crate) fn check(loaded: &mut Loaded, skills: &[String]) -> Vec<Fault> {
         }
     }
     check.faults
+}
+
+/// Finds the rules about tools that are not known, one line each. There may be such a tool all the same, of
+/// whoever embeds bowline or of another folder: it is no reason not to start.
+pub(crate) fn unknown_in_rules(loaded: &Loaded, folders: &Folders) -> Vec<String> {
+    let tables = loaded.layers.iter().filter_map(|layer| layer.table.get("tools")?.as_table());
+    let mut known: Vec<&str> = toolboxes::every_tool().chain(permission::ABOUT).collect();
+    known.extend(tables.flat_map(Table::keys).map(String::as_str));
+    let mut lines = Vec::new();
+    for agent in self::known(&loaded.config) {
+        // What cannot be read was said where it was read first.
+        for entry in permission::entries(loaded, folders, agent).into_iter().flatten() {
+            let Some(tool) = entry.rule.tool().filter(|tool| !known.contains(tool)) else {
+                continue;
+            };
+            let meant = config::nearest(&tool.to_lowercase(), known.iter().copied());
+            let meant = meant.map(|meant| format!("; did you mean {meant:?}?")).unwrap_or_default();
+            let place = entry.place.map(|place| format!("{place}: ")).unwrap_or_default();
+            let line =
+                format!("{place}the rule `{tool}` is about a tool that is not known here{meant}");
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+    }
+    lines
 }
 
 /// What is known, and what is wrong.

@@ -87,7 +87,8 @@ pub fn check(environment: &Environment, said: &Said) -> Result<Checked, ConfigEr
     faults.extend(tools::faults(&loaded.config, environment));
     let agents = names::known(&loaded.config).map(str::to_owned).collect();
     let faults = faults.into_iter().flat_map(ConfigError::each).collect();
-    Ok(Checked { agents, notes: loaded.notes, faults })
+    let rules = names::unknown_in_rules(&loaded, &folders);
+    Ok(Checked { agents, notes: loaded.notes, faults, rules })
 }
 
 /// What came of checking.
@@ -99,6 +100,8 @@ pub struct Checked {
     pub notes: Vec<String>,
     /// What is wrong.
     pub faults: Vec<ConfigError>,
+    /// The rules about tools that are not known, one line each; the notes have them too.
+    pub rules: Vec<String>,
 }
 
 /// An agent, and what is said of it.

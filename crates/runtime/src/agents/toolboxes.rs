@@ -1,9 +1,11 @@
 //! The names of tools, and the one place where an agent's tools are put together.
 
-use bowline_agent::tool::{Scope, Toolbox, ToolboxError};
+use bowline_agent::tool::{Scope, Tool as _, Toolbox, ToolboxError};
 use bowline_tools::mcp::Pattern;
+use bowline_tools::{LoadSkill, Message};
 
 use crate::config::{ALL, AgentConfig};
+use crate::mcp;
 
 /// The toolbox beside those of [`bowline_tools::TOOLBOXES`]: a plan is an agent's own.
 const PLAN: (&str, &[&str]) = ("plan", &["update_plan"]);
@@ -14,6 +16,10 @@ const CREW: (&str, &[&str]) = ("crew", &bowline_agent::crew::TOOLS);
 
 /// The toolboxes whose tools an agent has only if it lists them.
 const LISTED: [&str; 5] = ["git", "notes", "state", "tasks", "crew"];
+
+/// The tools that are in no toolbox: they come with what an agent has, or how it speaks.
+const WITHOUT_TOOLBOX: [&str; 5] =
+    [Message::NAME, LoadSkill::NAME, "tool_search", "tool_call", mcp::RESOURCES];
 
 /// The two tools of which an agent has the one that its model uses best.
 const EDITING: [&str; 2] = ["edit", "apply_patch"];
@@ -26,6 +32,11 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 /// Returns the names of all tools.
 pub(crate) fn tools() -> impl Iterator<Item = &'static str> {
     all().flat_map(|(_, tools)| tools.iter().copied())
+}
+
+/// Returns the names of all tools, also of those that no agent lists.
+pub(crate) fn every_tool() -> impl Iterator<Item = &'static str> {
+    tools().chain(WITHOUT_TOOLBOX)
 }
 
 /// Returns the tools of a toolbox.

@@ -312,6 +312,8 @@ impl Reading<'_> {
         let faults = names::check(loaded, &skills);
         self.faults.extend(faults.into_iter().map(as_error));
         self.faults.extend(permission::check(loaded).map(as_error));
+        let unknown = names::unknown_in_rules(loaded, folders);
+        loaded.notes.extend(unknown);
         note_without_effect(loaded);
         let found = match hooks::find(&self.loaded, folders, self.environment) {
             Ok(found) => found,

@@ -133,10 +133,12 @@ impl Answer {
             let context = is_context.then(|| clean(text)).into_iter().collect();
             return Self { context, ..Self::default() };
         }
-        let said: Said = match serde_json::from_str(text) {
-            Ok(said) => said,
-            Err(error) => {
-                return Self::failed(hook, &format!("printed JSON that is not read: {error}"));
+        let read = serde_json::from_str(text).map_err(|error| error.to_string());
+        let read = read.and_then(|said: Said| Ok((said.verdict(&clean)?, said)));
+        let (verdict, said) = match read {
+            Ok(read) => read,
+            Err(what) => {
+                return Self::failed(hook, &format!("printed JSON that is not read: {what}"));
             }
         };
         let Specific { additional_context, decision: permission, .. } = &said.hook_specific_output;
@@ -144,7 +146,7 @@ impl Answer {
         let of_permission = permission.as_ref().and_then(|it| it.updated_input.clone());
         let updated = updated.or(of_permission).filter(Value::is_object);
         Self {
-            verdict: said.verdict(&clean),
+            verdict,
             updated: updated.map(|arguments| (hook.speech, arguments)),
             context: additional_context.iter().map(|text| clean(text)).collect(),
             stop: (!said.r#continue).then(|| {
@@ -178,21 +180,43 @@ impl Answer {
 }
 
 impl Said {
-    fn verdict(&self, clean: &impl Fn(&str) -> String) -> Verdict {
+    /// Returns what is decided in any of the ways in which that is said.
+    ///
+    /// # Errors
+    /// Which decision is not known, if nothing else forbids or asks.
+    fn verdict(&self, clean: &impl Fn(&str) -> String) -> Result<Verdict, String> {
         let Specific { permission_decision, permission_decision_reason, decision, .. } =
             &self.hook_specific_output;
-        let of_permission = decision.as_ref().map(|it| (it.behavior.as_str(), &it.message));
+        let behavior = decision.as_ref().map(|it| (it.behavior.as_str(), &it.message));
         let asked = permission_decision.as_deref().map(|it| (it, permission_decision_reason));
         let old = self.decision.as_deref().map(|it| (it, &self.reason));
-        let reason = |reason: &Option<String>| {
-            let reason = reason.as_deref().or(self.reason.as_deref());
-            bounded(&reason.map_or_else(|| NO_REASON.to_owned(), clean))
-        };
-        match of_permission.or(asked).or(old) {
-            Some(("deny" | "block", why)) => Verdict::Block(reason(why)),
-            Some(("ask", why)) => Verdict::Ask(reason(why)),
-            Some(("allow" | "approve", _)) => Verdict::Allow,
-            Some(_) | None => Verdict::Silent,
+        let mut unknown = None;
+        let mut strictest = Verdict::Silent;
+        for (key, known, said) in [
+            ("decision.behavior", "allow and deny", behavior),
+            ("permissionDecision", "allow, ask and deny", asked),
+            ("decision", "approve and block", old),
+        ] {
+            let Some((decision, why)) = said else { continue };
+            let reason = || {
+                let reason = why.as_deref().or(self.reason.as_deref());
+                bounded(&reason.map_or_else(|| NO_REASON.to_owned(), clean))
+            };
+            let verdict = match decision {
+                "deny" | "block" => Verdict::Block(reason()),
+                "ask" => Verdict::Ask(reason()),
+                "allow" | "approve" => Verdict::Allow,
+                other => {
+                    let other = clean(&shortened(other));
+                    unknown = Some(format!("the {key} {other:?} is none of {known}"));
+                    continue;
+                }
+            };
+            strictest = strictest.max(verdict);
+        }
+        match unknown {
+            Some(what) if strictest <= Verdict::Allow => Err(what),
+            Some(_) | None => Ok(strictest),
         }
     }
 }

@@ -22,26 +22,27 @@ struct Settings {
 
 /// Hooks of one event that are about the same.
 #[derive(Debug, Deserialize)]
+#[serde(expecting = "an object")]
 struct Group {
     #[serde(default)]
     matcher: Option<String>,
-    #[serde(default)]
-    hooks: Vec<Written>,
+    hooks: Vec<Value>,
 }
 
 /// A hook as it is written.
 #[derive(Debug, Deserialize)]
+#[serde(expecting = "an object")]
 struct Written {
     #[serde(default)]
     r#type: String,
     #[serde(default)]
     command: String,
     #[serde(default)]
-    timeout: Option<f64>,
+    timeout: Option<Value>,
     #[serde(default)]
     r#async: bool,
     #[serde(default)]
-    r#if: Option<String>,
+    r#if: Option<Value>,
 }
 
 /// A hook of a file of settings.
@@ -89,43 +90,65 @@ pub(super) fn read(path: &Path) -> Option<File> {
             file.notes.push(format!("the hooks of {name} are left out, an event that is not here"));
             continue;
         };
-        match serde_json::from_value::<Vec<Group>>(groups) {
-            Ok(groups) => groups.into_iter().for_each(|group| file.take(event, group)),
-            Err(error) => file.notes.push(format!("the hooks of {name} are left out: {error}")),
-        }
+        file.take_event(event, &groups);
     }
     Some(file)
 }
 
 impl File {
-    fn take(&mut self, event: Event, group: Group) {
-        let matcher = match Matcher::parse(group.matcher.as_deref().unwrap_or_default()) {
-            Ok(matcher) => matcher,
-            Err(what) => {
-                self.notes.push(format!("the hooks of {event} are left out, because {what}"));
-                return;
-            }
+    /// Takes the hooks of an event: what is wrong with one is no reason to do without the others, which may
+    /// be there to forbid something.
+    fn take_event(&mut self, event: Event, groups: &Value) {
+        let Value::Array(groups) = groups else {
+            self.notes.push(format!("{event} is left out: a list is expected"));
+            return;
         };
-        for hook in group.hooks {
-            if hook.r#type != "command" || hook.command.trim().is_empty() {
-                let kind = if hook.r#type == "command" { "no command" } else { &hook.r#type };
-                self.notes
-                    .push(format!("a hook of {event} is left out, because it is of the kind {kind:?} and no command"));
-                continue;
+        for (group, at) in groups.iter().zip(1..) {
+            if let Err(what) = self.take_group(event, at, group) {
+                self.notes.push(format!("{event} {at} is left out: {what}"));
             }
-            if hook.r#if.is_some() {
-                let note = format!("`if` is not read, and {:?} always runs", hook.command);
-                self.notes.push(note);
-            }
-            let seconds = hook.timeout.and_then(|time| Duration::try_from_secs_f64(time).ok());
-            self.hooks.push(Read {
-                event,
-                matcher: matcher.clone(),
-                command: hook.command,
-                timeout: seconds.filter(|time| !time.is_zero()).unwrap_or_else(a_minute),
-                is_async: hook.r#async,
-            });
         }
+    }
+
+    fn take_group(&mut self, event: Event, at: usize, group: &Value) -> Result<(), String> {
+        let group = Group::deserialize(group).map_err(|error| error.to_string())?;
+        let matcher = Matcher::parse(group.matcher.as_deref().unwrap_or_default())?;
+        for (hook, number) in group.hooks.iter().zip(1..) {
+            let place = format!("{event} {at}, hook {number}");
+            match Written::deserialize(hook) {
+                Ok(hook) => self.take(event, &matcher, hook, &place),
+                Err(error) => self.notes.push(format!("{place} is left out: {error}")),
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: Event, matcher: &Matcher, hook: Written, place: &str) {
+        if hook.r#type != "command" || hook.command.trim().is_empty() {
+            let kind = if hook.r#type == "command" { "no command" } else { &hook.r#type };
+            self.notes.push(format!(
+                "a hook of {event} is left out, because it is of the kind {kind:?} and no command"
+            ));
+            return;
+        }
+        if hook.r#if.is_some() {
+            let note = format!("`if` is not read, and {:?} always runs", hook.command);
+            self.notes.push(note);
+        }
+        let time = hook.timeout.unwrap_or_default();
+        let seconds = time.as_f64().and_then(|time| Duration::try_from_secs_f64(time).ok());
+        let seconds = seconds.filter(|time| !time.is_zero());
+        if seconds.is_none() && !time.is_null() {
+            let usual = a_minute().as_secs();
+            self.notes.push(format!("{place}: {time} is no time in seconds, so it has {usual}"));
+        }
+        self.hooks.push(Read {
+            event,
+            matcher: matcher.clone(),
+            command: hook.command,
+            timeout: seconds.unwrap_or_else(a_minute),
+            is_async: hook.r#async,
+        });
     }
 }
 

@@ -206,6 +206,26 @@ fn a_managed_gate_that_fails_stays_shut() {
 }
 
 #[test]
+fn a_managed_gate_that_says_what_is_not_known_stays_shut() {
+    let said = |text: &str| {
+        let printed = Printed { code: Some(0), stdout: text.to_owned(), stderr: String::new() };
+        answer(&hook(Event::PreToolUse, Kind::Managed), Ended::Exit(printed)).verdict
+    };
+    for text in [
+        r#"{"decision":"Block"}"#,
+        r#"{"hookSpecificOutput":{"permissionDecision":"DENY"}}"#,
+        r#"{"hookSpecificOutput":{"decision":{"behavior":""}}}"#,
+    ] {
+        assert!(matches!(said(text), Verdict::Block(_)), "{text}");
+    }
+    // Whatever else is said, who says no is understood.
+    let both =
+        r#"{"decision":"block","reason":"no","hookSpecificOutput":{"permissionDecision":"?"}}"#;
+    assert_eq!(said(both), Verdict::Block("no".to_owned()));
+    assert_eq!(said(r#"{"decision":null}"#), Verdict::Silent);
+}
+
+#[test]
 fn where_nothing_can_be_forbidden_a_hook_that_tries_is_a_warning() {
     for event in Event::ALL {
         let said = answer(&hook(event, Kind::User), exit(2));

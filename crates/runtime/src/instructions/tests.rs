@@ -23,7 +23,7 @@ impl Place {
     }
 
     fn read(&self) -> Instructions {
-        read(&self.path("config"), &self.path("repo/sub"))
+        read(&self.path("config"), &self.path("repo/sub"), &|_| None)
     }
 
     fn told(&self) -> Vec<String> {

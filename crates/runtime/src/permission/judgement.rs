@@ -54,9 +54,9 @@ pub struct Segment {
     /// The rule that would allow exactly this, if one can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_by: Option<String>,
-    /// Whether a person is asked because it is protected or may hold secrets.
+    /// Whether it stays within the sandbox: in the mode `auto` nobody would be asked.
     #[serde(skip)]
-    pub(crate) is_special: bool,
+    pub(crate) stays_inside: bool,
 }
 
 /// Why something is decided as it is.
@@ -125,11 +125,11 @@ impl Judgement {
     }
 
     /// Tells whether a person is asked only because the mode asks: no rule wants that, and nothing that is
-    /// touched is protected.
+    /// touched is protected or lies outside of the sandbox.
     pub(crate) fn is_asked_by_mode_alone(&self) -> bool {
         let mut asks = self.segments.iter().filter(|segment| segment.decision == Decision::Ask);
         self.decision == Decision::Ask
-            && asks.all(|segment| matches!(segment.why, Why::Mode { .. }) && !segment.is_special)
+            && asks.all(|segment| matches!(segment.why, Why::Mode { .. }) && segment.stays_inside)
     }
 
     /// Says in one line what is not allowed, why, and how it can be allowed.

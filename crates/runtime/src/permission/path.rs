@@ -36,17 +36,7 @@ enum Step {
 
 impl PathPattern {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let strange = ['?', '[', '{'];
-        let mut escaped = false;
-        for character in text.chars() {
-            if !escaped && strange.contains(&character) {
-                return Err(format!(
-                    "{character:?} in {text:?}: in paths only * and ** stand for something; write \
-                     \\{character} for the character, and two rules for two names"
-                ));
-            }
-            escaped = !escaped && character == '\\';
-        }
+        check_marks(text)?;
         let (root, rest) = match (text.strip_prefix("~/"), text.strip_prefix('/')) {
             (Some(rest), _) => (Root::Home, rest),
             (None, _) if text == "~" => (Root::Home, ""),
@@ -153,6 +143,41 @@ impl fmt::Display for PathPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
+}
+
+/// The marks that have a meaning in a path, or elsewhere.
+pub(super) const MARKS: [char; 7] = ['*', '?', '[', '{', '|', '$', '\\'];
+
+/// Refuses what means something elsewhere and nothing here: whoever wrote it meant other files.
+fn check_marks(text: &str) -> Result<(), String> {
+    if let Some((scheme, path)) = text.split_once("://") {
+        let path = if scheme == "file" { path } else { "/x" };
+        return Err(format!("{text:?} is no path; write it like {path}"));
+    }
+    let what = match text.as_bytes() {
+        [b'!', ..] => "`!` excepts nothing; write a rule that says the opposite of it",
+        [b'~', next, ..] if *next != b'/' => {
+            "only your own home folder has a sign, ~/; write the whole path of another"
+        }
+        _ => "",
+    };
+    if !what.is_empty() {
+        let mark = &text[..1];
+        return Err(format!("{text:?}: {what}, or \\{mark} for the character"));
+    }
+    let mut is_escaped = false;
+    for mark in text.chars() {
+        if !is_escaped && mark != '*' && mark != '\\' && MARKS.contains(&mark) {
+            let what = match mark {
+                '$' => "no variable is read; write ~/ for the home folder",
+                '|' => "in paths only * and ** stand for something; write two rules for two names",
+                _ => "in paths only * and ** stand for something; write a rule for each name",
+            };
+            return Err(format!("{mark:?} in {text:?}: {what}, or \\{mark} for the character"));
+        }
+        is_escaped = !is_escaped && mark == '\\';
+    }
+    Ok(())
 }
 
 /// A look at the files that are there.

@@ -1,11 +1,12 @@
 //! The rules of one agent, held against one thing after the other.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use bowline_agent::tool::Tool as _;
-use bowline_tools::Bash;
 use bowline_tools::process::Processes;
+use bowline_tools::{Bash, Read};
 
 use super::approvals::Approvals;
 use super::call::{Call, Can, Program, Touch};
@@ -97,6 +98,18 @@ impl Policy {
         Judgement::of(segments)
     }
 
+    /// Says why the text of a file is not told to a model that has not asked for it. Of what holds secrets
+    /// no mode is enough to tell it, only a rule that names it.
+    pub(crate) fn keeps_untold(&self, path: &Path) -> Option<String> {
+        let seen = self.places.see(path);
+        let special = self.places.secret(&seen);
+        let (decision, why) = self.decide(Read::NAME, &Touch::Read(seen))?;
+        match (why, special) {
+            (Why::Mode { .. }, Some(Special { name, what })) => Some(format!("{name} is {what}")),
+            (why, _) => (decision != Decision::Allow).then(|| why.to_string()),
+        }
+    }
+
     /// Says what is decided about one thing; `None` if there is nothing to say.
     fn segment(&self, tool: &str, touch: &Touch) -> Option<Segment> {
         let (what, by) = name(tool, touch);
@@ -107,8 +120,15 @@ impl Policy {
         let (decision, why) = self.decide(tool, touch)?;
         let allowed_by =
             by.filter(|_| decision != Decision::Allow && matches!(why, Why::Mode { .. }));
-        let is_special = decision == Decision::Ask && self.special(tool, touch).is_some();
-        Some(Segment { what, through, decision, why, allowed_by, is_special })
+        let stays_inside = decision == Decision::Allow || self.stays_inside(tool, touch);
+        Some(Segment { what, through, decision, why, allowed_by, stays_inside })
+    }
+
+    /// Tells whether a thing stays within the sandbox, so that the mode `auto` would let it be.
+    fn stays_inside(&self, tool: &str, touch: &Touch) -> bool {
+        let auto = Self { mode: Mode::Auto, ..self.clone() };
+        let by_auto = auto.by_mode(tool, touch, self.special(tool, touch).as_ref());
+        by_auto.is_none_or(|(decision, _)| decision == Decision::Allow)
     }
 
     fn decide(&self, tool: &str, touch: &Touch) -> Option<(Decision, Why)> {

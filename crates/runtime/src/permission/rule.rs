@@ -11,6 +11,7 @@
 //! | `NAME` | a tool |
 
 use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::str::FromStr;
 
@@ -44,6 +45,9 @@ pub(super) enum About {
     /// Tools of servers and all others, by name.
     Tool(ToolPattern),
 }
+
+/// What rules are about beside tools.
+pub(crate) const ABOUT: [&str; 7] = ["bash", "read", "write", "edit", "net", "agent", "survive"];
 
 /// The tools that only read files.
 const READING: [&str; 4] = ["read", "list", "glob", "grep"];
@@ -127,6 +131,21 @@ impl Rule {
             About::Agent(Some(name)) => name.fits(example),
             About::Survival => example == "survive",
             About::Tool(pattern) => pattern.fits(example),
+        }
+    }
+
+    /// Returns the tool that the rule is about, if it names one that no server brings.
+    pub(crate) fn tool(&self) -> Option<&str> {
+        match &self.about {
+            About::Tool(pattern) => {
+                pattern.name.literal().filter(|name| !name.starts_with("mcp__"))
+            }
+            About::Command(_)
+            | About::Read(_)
+            | About::Write(_)
+            | About::Host(_)
+            | About::Agent(_)
+            | About::Survival => None,
         }
     }
 
@@ -215,18 +234,25 @@ impl Host {
             Some(host) => (true, host),
             None => (false, text),
         };
-        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':');
-        let host = host.trim_start_matches('[').trim_end_matches([']', '.']);
-        if host.is_empty() || !host.chars().all(is_name) {
-            return Err(format!(
-                "{text:?} is no host; write it like example.com, or *.example.com for all under it"
-            ));
+        let host = host.trim_end_matches('.');
+        let is_port = |port: &str| !port.is_empty() && port.bytes().all(|it| it.is_ascii_digit());
+        if let Some((host, port)) = host.rsplit_once(':')
+            && is_port(port)
+            && (host.ends_with(']') || !host.contains(':'))
+        {
+            return Err(format!("{text:?}: a rule has no port; write net({host})"));
         }
-        Ok(Self { host: host.to_ascii_lowercase(), is_under })
+        match name_of(host) {
+            Some(host) => Ok(Self { host, is_under }),
+            None => Err(format!(
+                "{text:?} is no host; write it like example.com, *.example.com for all under it, \
+                 127.0.0.1 or [::1]"
+            )),
+        }
     }
 
     pub(super) fn fits(&self, host: &str) -> bool {
-        let host = bare_host(host);
+        let host = name_of(host).unwrap_or_else(|| bare_host(host));
         match self.is_under {
             true => host.strip_suffix(&self.host).is_some_and(|rest| rest.ends_with('.')),
             false => host == self.host,
@@ -242,6 +268,43 @@ impl Host {
     pub(super) fn name(&self) -> String {
         if self.is_under { format!("*.{}", self.host) } else { self.host.clone() }
     }
+}
+
+/// Returns the name of a host as it is compared, addresses as they are usually written; `None` if it is none.
+fn name_of(host: &str) -> Option<String> {
+    let bare = bare_host(host);
+    if bare.contains(':') {
+        return bare.parse::<Ipv6Addr>().ok().map(|address| address.to_string());
+    }
+    // As whoever connects has it: what ends in a number is an address.
+    let last = bare.rsplit('.').next().unwrap_or_default();
+    if number(last).is_some() {
+        return ipv4(&bare).map(|address| address.to_string());
+    }
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    (!bare.is_empty() && bare.chars().all(is_name)).then_some(bare)
+}
+
+/// Reads an address of up to four numbers, of which the last fills what is left.
+fn ipv4(text: &str) -> Option<Ipv4Addr> {
+    let mut numbers = text.split('.').map(number).collect::<Option<Vec<u64>>>()?;
+    let last = numbers.pop()?;
+    let room = 4_usize.checked_sub(numbers.len()).filter(|room| *room > 0)?;
+    if numbers.iter().any(|byte| *byte > 255) || last >= 1 << (8 * room) {
+        return None;
+    }
+    let first = numbers.iter().fold(0, |all, byte| all << 8 | byte);
+    u32::try_from(first << (8 * room) | last).ok().map(Ipv4Addr::from_bits)
+}
+
+/// Reads a number as it may stand in an address: decimal, `0x` hexadecimal or `0` octal.
+fn number(text: &str) -> Option<u64> {
+    let (digits, radix) = match (text.strip_prefix("0x"), text.strip_prefix('0')) {
+        (Some(digits), _) => (digits, 16),
+        (None, Some(digits)) if !digits.is_empty() => (digits, 8),
+        (None, _) => (text, 10),
+    };
+    u64::from_str_radix(digits, radix).ok()
 }
 
 /// Returns a host as it is compared: an address without brackets, a name in lower case without the dot

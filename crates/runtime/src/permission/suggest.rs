@@ -10,6 +10,7 @@ use bowline_agent::gate::Review;
 
 use super::call::{Call, Command, Program};
 use super::command::{base, is_raising};
+use super::path::MARKS;
 use super::places::Places;
 use super::rule::{About, Rule};
 use super::shell::{self, Run, Word};
@@ -204,7 +205,7 @@ fn quoted(word: &str) -> String {
 pub(super) fn escaped(path: &Path) -> String {
     let mut escaped = String::new();
     for character in path.display().to_string().chars() {
-        if "*?[{\\".contains(character) {
+        if MARKS.contains(&character) {
             escaped.push('\\');
         }
         escaped.push(character);

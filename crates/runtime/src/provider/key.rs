@@ -1,7 +1,6 @@
 //! Where the key of a provider comes from, and whom it is for.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -10,6 +9,7 @@ use bowline_llm::Secret;
 use crate::config::{Config, Provider};
 use crate::environment::Environment;
 use crate::error::ConfigError;
+use crate::reading;
 
 use super::known::{KNOWN, Known};
 
@@ -99,13 +99,11 @@ pub(super) fn key_source(
 /// Reads a key from a file that nobody but its owner can read.
 pub(crate) fn key_of_file(path: &Path) -> Result<Secret, String> {
     let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
-    let mut file = std::fs::File::open(path).map_err(cannot)?;
-    if can_be_read_by_others(&file.metadata().map_err(cannot)?) {
+    let text = reading::text_of(path).map_err(cannot)?;
+    if can_be_read_by_others(&path.metadata().map_err(cannot)?) {
         let path = path.display();
         return Err(format!("others can read {path}; make it yours alone: chmod 600 {path}"));
     }
-    let mut text = String::new();
-    file.read_to_string(&mut text).map_err(cannot)?;
     match text.trim() {
         "" => Err(format!("{} is empty", path.display())),
         key => Ok(Secret::from(key)),

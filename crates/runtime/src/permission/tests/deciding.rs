@@ -431,6 +431,15 @@ fn a_rule_that_is_wrong_is_an_error_with_its_line() {
         ("allow = [\"bash(a && b)\"]", "'&' in \"a && b\": a rule is about one program"),
         ("deny = [\"read(*.{a,b})\"]", "in paths only * and ** stand for something"),
         ("allow = [\"net(http://x)\"]", "\"http://x\" is no host"),
+        ("deny = [\"read($HOME/x)\"]", "no variable is read; write ~/ for the home folder"),
+        ("deny = [\"read(file:///x)\"]", "\"file:///x\" is no path; write it like /x"),
+        ("deny = [\"read(~user/x)\"]", "only your own home folder has a sign"),
+        ("deny = [\"read(!x)\"]", "`!` excepts nothing"),
+        ("deny = [\"write(x|y)\"]", "write two rules for two names, or \\| for the character"),
+        ("deny = [\"net(x.com:443)\"]", "a rule has no port; write net(x.com)"),
+        ("deny = [\"net([::1]:443)\"]", "a rule has no port; write net([::1])"),
+        ("deny = [\"net(a:b)\"]", "\"a:b\" is no host"),
+        ("deny = [\"net(1.2.3.4.5)\"]", "\"1.2.3.4.5\" is no host"),
         ("allow = [{ rule = \"bash(a *)\", match = [\"b\"] }]", "`bash(a *)` is not about \"b\""),
         (
             "allow = [{ rule = \"bash(a *)\", not_match = [\"a b\"] }]",
@@ -501,4 +510,24 @@ fn to_outlive_bowline_takes_a_rule_of_its_own() {
     assert_eq!(with("allow = [\"survive\"]\ndeny = [\"survive\"]")[0], Decision::Deny);
     let other = Call::with("deploy", r#"{"survive":true}"#, Access::execute("ls"));
     assert_eq!(other.decided(&machine.in_mode(Mode::Auto)), Decision::Allow);
+}
+
+#[test]
+fn marks_can_be_taken_their_meaning_and_numbers_are_the_same_however_they_are_written() {
+    let about = |rule: &str, example: &str| Rule::parse(rule).unwrap().is_about(example);
+    for (rule, path) in [
+        (r"read(routes/\$id.tsx)", "routes/$id.tsx"),
+        (r"read(a\|b)", "a|b"),
+        (r"read(\!x)", "!x"),
+        (r"read(\~user)", "~user"),
+        ("read(x~)", "x~"),
+    ] {
+        assert!(about(rule, path), "{rule}");
+    }
+    for rule in ["net(127.1)", "net(2130706433)", "net(0x7f.0.0.1)", "net(0177.0.0.01)"] {
+        assert!(about(rule, "127.0.0.1"), "{rule}");
+    }
+    assert!(about("net(::ffff:102:304)", "::ffff:102:304"));
+    assert!(about("net([0:0:0:0:0:0:0:1])", "::1") && about("net(::1)", "[::1]"));
+    assert!(about("net(x1.example)", "x1.example") && !about("net(*.1)", "127.0.0.1"));
 }
