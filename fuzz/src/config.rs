@@ -40,7 +40,7 @@ pub fn config(data: &[u8]) {
     }
     let skills = skills::read(&skills::places(&folders, &environment, true));
     skills.notes().iter().for_each(|note| check(note, &path, text));
-    let _ = instructions::read(&folders.config, &environment.cwd);
+    let _ = instructions::read(&folders.config, &environment.cwd, &|_| None);
     assert_eq!(fs::read(&path).unwrap(), text, "it was only read");
 }
 

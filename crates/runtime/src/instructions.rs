@@ -42,11 +42,11 @@ struct Piece {
 }
 
 /// Says why a file of a project is not to be read, if it is not.
-pub(crate) type Refuse<'a> = &'a dyn Fn(&Path) -> Option<String>;
+pub type Refuse<'a> = &'a dyn Fn(&Path) -> Option<String>;
 
 /// Reads the files for a working directory. The user's own files are the user's to choose; each of the
 /// project is read only if nothing refuses it, for it may be a link to a file that is none of models.
-pub(crate) fn read(config_folder: &Path, cwd: &Path, refuse: Refuse<'_>) -> Instructions {
+pub fn read(config_folder: &Path, cwd: &Path, refuse: Refuse<'_>) -> Instructions {
     let mut reader = Reader::default();
     if let Some(path) = of_folder(config_folder) {
         // It may be a link into the folder where its owner keeps all such files.
