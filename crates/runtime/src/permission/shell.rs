@@ -11,6 +11,7 @@
 //! - `word`, `expansion`, `arithmetic`, `condition`, `escape`: what a word becomes.
 //! - `program`: what a program would run in turn, with `wrapper`, `interpreter`, `launch`,
 //!   `find`, `git`, `option` and `builtin`.
+//! - `folder`: where `cd` leads.
 //! - `variable`: names whose value changes what a command does.
 //! - `found`: what has been found so far.
 
@@ -20,6 +21,7 @@ mod condition;
 mod escape;
 mod expansion;
 mod find;
+mod folder;
 mod found;
 mod git;
 mod interpreter;
@@ -35,6 +37,7 @@ mod wrapper;
 #[cfg(test)]
 mod tests;
 
+pub use folder::Folder;
 use found::Found;
 use reader::Reader;
 
@@ -93,18 +96,6 @@ impl Run {
         let program = self.words.first()?.known()?;
         Some(program.rsplit_once('/').map_or(program, |(_, name)| name))
     }
-}
-
-/// The folder that a program runs in.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Folder {
-    /// The one that the whole command was started in.
-    #[default]
-    Start,
-    /// The one that these steps of `cd` lead to, from the first.
-    Into(Vec<String>),
-    /// Any: a `cd` may have happened or not, or its target is not known.
-    Unknown,
 }
 
 /// A word of a command, after all expansions.

@@ -1,9 +1,9 @@
 //! Commands of the shell itself.
 
 use super::found::Found;
-use super::program::{Seen, change_folder};
+use super::program::Seen;
 use super::wrapper::joined;
-use super::{Count, Run, Word, variable};
+use super::{Count, Run, Word, folder, variable};
 
 const NAMES_VARIABLE: &str = "which variable it sets is only known when it runs";
 
@@ -54,11 +54,7 @@ pub(super) fn look(found: &mut Found, name: &str, run: &Run, is_plain: bool) -> 
             Seen::doubt("it changes what the shell runs")
         }
         "cd" | "pushd" | "popd" => {
-            if name == "cd" {
-                change_folder(found, run);
-            } else {
-                found.folder = super::Folder::Unknown;
-            }
+            folder::change(found, name, run);
             Seen::itself()
         }
         _ => return None,

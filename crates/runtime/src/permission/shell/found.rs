@@ -17,6 +17,8 @@ const QUOTED: usize = 120;
 pub(super) struct Found {
     script: Script,
     pub(super) folder: Folder,
+    /// All folders that something in the command may lead to.
+    pub(super) visited: Folder,
     pub(super) functions: BTreeSet<String>,
     called: BTreeSet<String>,
     /// Variables that are given a value which is no number.
@@ -86,6 +88,9 @@ impl Found {
     }
 
     pub(super) fn into_script(mut self) -> Script {
+        for run in self.script.runs.iter_mut().filter(|run| run.folder.is_open) {
+            run.folder.add(&self.visited);
+        }
         let names: Vec<_> = self.texts.intersection(&self.reckoned).cloned().collect();
         for name in names {
             self.doubt("arithmetic reads a variable that may hold a command", &name);

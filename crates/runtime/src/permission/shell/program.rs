@@ -2,7 +2,7 @@
 
 use super::found::Found;
 use super::reader::Reader;
-use super::{Folder, Run, Word};
+use super::{Run, Word};
 use super::{builtin, find, git, interpreter, launch, wrapper};
 
 /// Folders in which a program is the one of that name.
@@ -11,8 +11,6 @@ const FOLDERS: &[&str] =
 
 /// Programs that are seen through one after another.
 const MOST_THROUGH: usize = 8;
-/// Steps of `cd` that are followed.
-const MOST_STEPS: usize = 16;
 
 /// A program's words, and the variables that are set for it.
 type Command = (Vec<Word>, Vec<(String, Word)>);
@@ -201,30 +199,5 @@ fn look(found: &mut Found, name: &str, run: &Run, is_plain: bool) -> Seen {
         _ => interpreter::look(name, words)
             .or_else(|| launch::look(name, words))
             .unwrap_or_else(Seen::itself),
-    }
-}
-
-/// Notes where `cd` leads.
-pub(super) fn change_folder(found: &mut Found, run: &Run) {
-    let is_shell = match run.through.last().map(String::as_str) {
-        None => true,
-        Some(name) => interpreter::is_shell(name) || matches!(name, "eval" | "command" | "builtin"),
-    };
-    let operands = run.words.iter().skip(1).filter(|word| !matches!(word.known(), Some("--")));
-    let targets: Vec<_> = operands.collect();
-    let target = match targets.as_slice() {
-        [Word::Known(target)] if is_shell && !target.starts_with('-') => target.clone(),
-        _ => {
-            found.folder = Folder::Unknown;
-            return;
-        }
-    };
-    match &mut found.folder {
-        Folder::Start => found.folder = Folder::Into(vec![target]),
-        Folder::Into(steps) if steps.len() < MOST_STEPS => steps.push(target),
-        Folder::Into(_) => found.folder = Folder::Unknown,
-        // Only an absolute path leads out of not knowing.
-        Folder::Unknown if target.starts_with('/') => found.folder = Folder::Into(vec![target]),
-        Folder::Unknown => {}
     }
 }

