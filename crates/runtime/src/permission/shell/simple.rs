@@ -126,6 +126,7 @@ impl Reader<'_, '_> {
         let start = self.at;
         if after.starts_with('[') {
             self.bash_only()?;
+            self.found.list(name);
             self.at += length + 1;
             self.subscript()?;
             if self.looking_at("+=") {
@@ -163,6 +164,7 @@ impl Reader<'_, '_> {
     fn array(&mut self, name: &str) -> Reading<Word> {
         self.bash_only()?;
         let start = self.at;
+        self.found.list(name);
         self.expect_byte(b'(')?;
         loop {
             self.skip_newlines()?;

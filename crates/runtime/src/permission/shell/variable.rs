@@ -218,6 +218,12 @@ pub(super) fn is_set_by_shell(name: &str) -> bool {
         || name.starts_with(|first: char| first.is_ascii_digit() && first != '0')
 }
 
+/// Whether the shell itself makes a variable a list.
+pub(super) fn is_list(name: &str) -> bool {
+    let lists = ["DIRSTACK", "FUNCNAME", "GROUPS", "MAPFILE", "PIPESTATUS", "COPROC"];
+    lists.contains(&name) || name.starts_with("BASH_")
+}
+
 /// Whether a text is the name of a variable.
 pub(super) fn is_name(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
