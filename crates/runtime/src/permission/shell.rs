@@ -37,6 +37,8 @@ mod wrapper;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 pub use folder::Folder;
 use found::Found;
 use reader::Reader;
@@ -60,6 +62,16 @@ pub(super) fn runs_texts(program: &str) -> bool {
     interpreter::runs_texts(program)
 }
 
+/// Tells whether a text is the name of a variable.
+pub(super) fn is_name(text: &str) -> bool {
+    variable::is_name(text)
+}
+
+/// Tells whether a variable does not say which programs run, nor what they do.
+pub(super) fn is_harmless(name: &str, value: &Word) -> bool {
+    variable::is_harmless(name, value)
+}
+
 /// What a command would run, and what of it cannot be known beforehand.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Script {
@@ -76,6 +88,8 @@ pub struct Run {
     pub words: Vec<Word>,
     /// Programs that run this one and were seen through, the outermost first: `sudo`, `bash`.
     pub through: Vec<String>,
+    /// Those programs with all their words, and `time`.
+    pub outer: Vec<Arc<[Word]>>,
     /// Variables that are set for this program alone.
     pub assignments: Vec<(String, Word)>,
     /// Files that redirections open for reading.

@@ -2,7 +2,7 @@
 
 use super::found::Found;
 use super::reader::Reader;
-use super::{Run, Word};
+use super::{Count, Run, Word};
 use super::{builtin, find, git, interpreter, launch, wrapper};
 
 /// Folders in which a program is the one of that name.
@@ -11,6 +11,10 @@ const FOLDERS: &[&str] =
 
 /// Programs that are seen through one after another.
 const MOST_THROUGH: usize = 8;
+
+/// So many words, and bytes of a word, are kept of a program that was seen through.
+const MOST_OUTER: usize = 32;
+const LONGEST_OUTER: usize = 200;
 
 /// A program's words, and the variables that are set for it.
 type Command = (Vec<Word>, Vec<(String, Word)>);
@@ -141,8 +145,10 @@ fn follow(found: &mut Found, run: Run, name: &str, seen: Seen, is_plain: bool) {
     }
     let mut through = run.through.clone();
     through.push(name.to_owned());
+    let mut outer = run.outer.clone();
+    outer.push(run.words.iter().take(MOST_OUTER).map(shortened).collect());
     // What is redirected is said once, by whatever is noted first.
-    let mut rest = Run { through, ..run.clone() };
+    let mut rest = Run { through, outer, ..run.clone() };
     if seen.stays {
         let mut run = run;
         run.is_opaque |= seen.is_opaque;
@@ -170,12 +176,23 @@ fn follow(found: &mut Found, run: Run, name: &str, seen: Seen, is_plain: bool) {
         }
         let mut reader = Reader::new(&script.text, found);
         reader.through.clone_from(&rest.through);
+        reader.outer.clone_from(&rest.outer);
         reader.is_plain = is_plain && script.is_same_shell || script.is_plain;
         reader.script();
         if !script.is_same_shell {
             found.folder = folder;
         }
     }
+}
+
+/// Keeps of a long word, such as the text of a script, what it begins with.
+fn shortened(word: &Word) -> Word {
+    let source = word.source();
+    if source.len() <= LONGEST_OUTER {
+        return word.clone();
+    }
+    let cut = |text: &str| text.chars().take(LONGEST_OUTER / 4).collect::<String>();
+    Word::Unknown { source: cut(source), starts: cut(word.starts()), count: Count::One }
 }
 
 fn look(found: &mut Found, name: &str, run: &Run, is_plain: bool) -> Seen {

@@ -2,6 +2,8 @@
 
 use super::found::Found;
 use super::simple::Heredoc;
+use std::sync::Arc;
+
 use super::{Folder, Run, Word};
 
 /// Why reading cannot go on, and where.
@@ -29,6 +31,8 @@ pub(super) struct Reader<'t, 'f> {
     pub(super) heredocs: Vec<Heredoc>,
     /// The programs that run this text, the outermost first.
     pub(super) through: Vec<String>,
+    /// Those programs with all their words, and `time`.
+    pub(super) outer: Vec<Arc<[Word]>>,
     /// Whether another shell than bash may run it, which knows less.
     pub(super) is_plain: bool,
     /// Whether it may change the folder at all.
@@ -39,8 +43,8 @@ impl<'t, 'f> Reader<'t, 'f> {
     pub(super) fn new(text: &'t str, found: &'f mut Found) -> Self {
         let moves = ["cd", "pushd", "popd"];
         let moves = moves.iter().any(|sign| text.contains(sign));
-        let (heredocs, through) = (Vec::new(), Vec::new());
-        Self { text, at: 0, found, heredocs, through, is_plain: false, moves }
+        let (heredocs, through, outer) = (Vec::new(), Vec::new(), Vec::new());
+        Self { text, at: 0, found, heredocs, through, outer, is_plain: false, moves }
     }
 
     /// Reads all of the text.
@@ -225,12 +229,20 @@ impl<'t, 'f> Reader<'t, 'f> {
     }
 
     fn pipeline(&mut self) -> Reading<()> {
+        let outer = self.outer.len();
+        let result = self.timed_pipeline();
+        self.outer.truncate(outer);
+        result
+    }
+
+    fn timed_pipeline(&mut self) -> Reading<()> {
         let before = self.found.folder.clone();
         let mut is_negated = false;
         loop {
             if self.keyword() == "time" {
                 self.bash_only()?;
                 self.at += "time".len();
+                self.outer.push([Word::Known("time".to_owned())].into());
                 self.skip_blanks()?;
                 if self.accept("-p") {
                     self.skip_blanks()?;
@@ -337,6 +349,7 @@ impl<'t, 'f> Reader<'t, 'f> {
     /// Hands a run over as it stands: the shell itself does what it says.
     pub(super) fn finish(&mut self, mut run: Run) {
         run.through = self.through.clone();
+        run.outer = self.outer.clone();
         run.folder = self.found.folder.clone();
         self.found.run(run);
     }

@@ -58,6 +58,7 @@ impl Reader<'_, '_> {
         self.assigned(&run);
         run.folder = self.found.folder.clone();
         run.through = self.through.clone();
+        run.outer = self.outer.clone();
         if !run.words.is_empty() {
             program::settle(self.found, run, self.is_plain);
         } else if !run.reads.is_empty() || !run.writes.is_empty() {

@@ -155,6 +155,89 @@ fn a_command_is_denied_however_it_is_spelt() {
 }
 
 #[test]
+fn a_rule_that_denies_is_about_what_it_names_in_a_folder_or_around_a_program() {
+    let decided = |rule: &str, command: &str| {
+        let (_machine, engine) = asking(&format!("allow = [\"bash\"]\ndeny = [\"bash({rule})\"]"));
+        bash(command).decided(&engine)
+    };
+    let denied = [
+        ("./deploy.sh *", "./deploy.sh prod"),
+        ("./deploy.sh *", "bash ./deploy.sh prod"),
+        ("./deploy.sh *", "bash deploy.sh"),
+        ("./deploy.sh prod *", "sudo ./deploy.sh -v prod"),
+        ("scripts/deploy *", "scripts/deploy prod"),
+        ("scripts/deploy *", "./scripts/deploy prod"),
+        ("scripts/deploy *", "cd scripts && ./deploy prod"),
+        ("/bin/rm *", "/bin/rm x"),
+        ("/bin/rm *", "rm x"),
+        ("/bin/rm *", "/usr/bin/rm x"),
+        ("./*", "./anything"),
+        ("bash -c *", "bash -c ls"),
+        ("bash -c *", "sudo bash -c 'cat f'"),
+        ("sh -c *", "sh -c ls"),
+        ("time *", "time ls"),
+        ("time *", "/usr/bin/time ls"),
+        ("timeout 5 *", "timeout 5 ls"),
+        ("FOO=1 rm *", "FOO=1 rm x"),
+        ("FOO=1 rm *", "env FOO=1 rm -f x"),
+        ("FOO=* rm *", "FOO=$y rm x"),
+    ];
+    for (rule, command) in denied {
+        assert_eq!(decided(rule, command), Deny, "{rule}: {command}");
+    }
+    assert_eq!(decided("FOO=1 rm *", "FOO=$y rm x"), Ask);
+    let others = [
+        ("./deploy.sh *", "./other.sh prod"),
+        ("/opt/x/* *", "ls -l"),
+        ("bash -c *", "bash x.sh"),
+        ("time *", "ls; echo time"),
+        ("FOO=1 rm *", "rm x"),
+        ("FOO=1 rm *", "FOO=2 rm x"),
+    ];
+    for (rule, command) in others {
+        assert_eq!(decided(rule, command), Allow, "{rule}: {command}");
+    }
+}
+
+#[test]
+fn a_rule_that_allows_covers_no_variables_but_harmless_ones_and_those_it_names() {
+    let (_machine, engine) = asking("allow = [\"bash(make *)\", \"bash(FOO=1 BAR=* go test *)\"]");
+    let allowed = [
+        "make",
+        "CI=1 NO_COLOR=1 make test",
+        "LC_ALL=C TZ=UTC make",
+        "env RUST_LOG=debug make",
+        "FOO=1 BAR=x go test",
+        "BAR= FOO=1 CI=1 go test -v",
+    ];
+    for command in allowed {
+        assert_eq!(bash(command).decided(&engine), Allow, "{command}");
+    }
+    let asked = [
+        "CFLAGS='-wrapper ./evil' make a.o",
+        "ANYTHING=1 make",
+        "env LEX=./evil make",
+        "DEBUG='$(shell ./evil)' make",
+        "CI=$x make",
+        "make LEX=./evil",
+        "make HOST_CC=./evil",
+        "FOO=2 BAR=x go test",
+        "FOO=1 go test",
+        "go test",
+        "FOO=1 BAR=x GOCACHEPROG=./evil go test",
+    ];
+    for command in asked {
+        assert_eq!(bash(command).decided(&engine), Ask, "{command}");
+    }
+    // What is offered for such a command allows it.
+    let offered = bash("ANYTHING='a b' make x").judged(&engine).segments[0].allowed_by.clone();
+    assert_eq!(offered.as_deref(), Some("bash(\"ANYTHING=a b\" make x)"));
+    let (_machine, engine) = asking("allow = [\"bash('ANYTHING=a b' make x)\"]");
+    assert_eq!(bash("ANYTHING='a b' make x").decided(&engine), Allow);
+    assert_eq!(bash("ANYTHING=1 make x").suggested(), None);
+}
+
+#[test]
 fn what_may_be_a_denied_command_is_asked_about() {
     let (_machine, engine) = asking(
         "allow = [\"bash\"]\ndeny = [\"bash(kubectl delete *)\", \"bash(rm *)\", \"bash(npm publish *)\", \
