@@ -89,7 +89,7 @@ impl Command {
     pub(super) fn read(text: &str) -> Self {
         let Script { runs, doubts } = shell::read(text);
         let programs = runs.into_iter().map(|run| {
-            let (spelt, is_harmless) = (Spelt::new(&run), harmless::is_harmless(&run));
+            let (spelt, is_harmless) = (Spelt::new(&run, text), harmless::is_harmless(&run));
             Arc::new(Program { run, spelt, is_harmless })
         });
         let programs = programs.collect();

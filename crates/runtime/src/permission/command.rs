@@ -37,8 +37,8 @@ pub(super) struct Spelt {
     loose: Vec<Loose>,
     /// Variables that are set for it.
     variables: Vec<(String, Word)>,
-    /// What of its words would be a program, were it one that runs others.
-    carried: Vec<Loose>,
+    /// What its words may run, were it one that runs others.
+    carried: Carried,
     /// The text of a program that it is given in a language that is not read.
     code: String,
 }
@@ -82,49 +82,53 @@ const RAISING: [&str; 12] = [
 ];
 
 /// Programs that do something with names and run none of them, beside those that only look.
-const KNOWN: [&str; 42] = [
+const KNOWN: [&str; 30] = [
     "adduser",
     "apk",
     "apt",
     "apt-get",
     "brew",
-    "bundle",
-    "cargo",
     "chgrp",
     "chmod",
     "chown",
     "cp",
     "curl",
     "dnf",
-    "docker",
     "export",
-    "gem",
     "gh",
     "git",
-    "go",
     "helm",
     "kill",
     "killall",
-    "kubectl",
     "ln",
     "man",
     "mkdir",
     "mv",
-    "npm",
     "pacman",
     "pip",
     "pkill",
-    "pnpm",
-    "podman",
-    "poetry",
     "rm",
     "rmdir",
-    "ssh",
     "systemctl",
     "terraform",
     "touch",
-    "yarn",
     "yum",
+];
+
+/// Programs that run others behind these words, or whatever they are told, and none else.
+const RUNNING: [(&str, &[&str]); 12] = [
+    ("bundle", &["exec"]),
+    ("cargo", &["run", "r"]),
+    ("docker", &["run", "exec"]),
+    ("gem", &["exec"]),
+    ("go", &["run"]),
+    ("kubectl", &["exec", "run", "debug"]),
+    ("npm", &["exec", "x", "explore"]),
+    ("pnpm", &["exec", "dlx"]),
+    ("podman", &["run", "exec"]),
+    ("poetry", &["run"]),
+    ("ssh", &[]),
+    ("yarn", &["exec", "run", "dlx"]),
 ];
 
 /// So many of a program's words are looked at for what it may run.
@@ -229,7 +233,8 @@ impl CommandPattern {
     fn concerns_as_written(&self, run: &Spelt) -> Fit {
         let fit = run.loose.iter().map(|loose| self.concerns_one(loose)).max().unwrap_or(Fit::No);
         let may_be = || {
-            run.carried.iter().any(|carried| self.concerns_one(carried) > Fit::No)
+            run.carried.is_unclear
+                || run.carried.loose.iter().any(|carried| self.concerns_one(carried) > Fit::No)
                 || self.words.first().and_then(Glob::literal).is_some_and(|name| run.mentions(name))
         };
         let fit = if fit == Fit::No && may_be() { Fit::Maybe } else { fit };
@@ -252,7 +257,8 @@ impl CommandPattern {
 }
 
 impl Spelt {
-    pub(super) fn new(run: &Run) -> Self {
+    /// Takes a run of a command, of which the text may be what it reads.
+    pub(super) fn new(run: &Run, command: &str) -> Self {
         let raised = run.through.iter().filter(|name| is_raising(base(name)));
         let mut strict: Vec<Word> = raised.map(|name| Word::Known(name.clone())).collect();
         strict.extend(run.words.iter().cloned());
@@ -268,9 +274,10 @@ impl Spelt {
         let loose = (0..=run.through.len()).map(loose);
         let whole = run.outer.iter().map(|words| words.to_vec());
         let loose = loose.chain(whole).flat_map(spellings).map(Loose::new).collect();
-        let code: Vec<&str> = match run.is_opaque {
-            true => run.words.iter().skip(1).map(Word::source).collect(),
-            false => Vec::new(),
+        let code: Vec<&str> = match (run.is_reading, run.is_opaque) {
+            (true, _) => vec![command],
+            (false, true) => run.words.iter().skip(1).map(Word::source).collect(),
+            (false, false) => Vec::new(),
         };
         let variables = run.assignments.clone();
         Self { strict, system, loose, variables, carried: carried(run), code: code.join(" ") }
@@ -293,25 +300,50 @@ fn spellings(words: Vec<Word>) -> impl Iterator<Item = Vec<Word>> {
     std::iter::once(by_name).chain(as_written)
 }
 
+/// What a program's words may run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Carried {
+    /// What of them would be a program, were it one that runs others.
+    loose: Vec<Loose>,
+    /// Whether what that would run is not known.
+    is_unclear: bool,
+}
+
 /// Returns what of a program's words would be a program, if it may be one that runs others: what is known of
 /// programs does not end with those that are known here.
-fn carried(run: &Run) -> Vec<Loose> {
-    let takes_words = run.name().is_none_or(|name| is_known(name) || harmless::looks(name));
-    if takes_words {
-        return Vec::new();
-    }
-    let starts = 1..run.words.len().min(MOST_CARRIED);
-    let from = |at: usize| {
-        let mut words: Vec<Word> = run.words.iter().skip(at).take(MOST_CARRIED).cloned().collect();
-        let Some(Word::Known(program)) = words.first_mut() else { return None };
-        let name = base(program);
-        if name.is_empty() || is_option(name) {
-            return None;
+fn carried(run: &Run) -> Carried {
+    let mut carried = Carried::default();
+    let Some(start) = start_of_carried(run) else { return carried };
+    for at in start..run.words.len() {
+        let words: Vec<Word> = run.words.iter().skip(at).take(MOST_CARRIED).cloned().collect();
+        let Some(Word::Known(program)) = words.first() else { continue };
+        if base(program).is_empty() || is_option(base(program)) {
+            continue;
         }
-        *program = name.to_owned();
-        Some(Loose::new(words))
-    };
-    starts.filter_map(from).collect()
+        if carried.loose.len() >= MOST_CARRIED {
+            carried.is_unclear = true;
+            break;
+        }
+        if let Some(script) = shell::carried(&words) {
+            carried.is_unclear |= !script.doubts.is_empty() || words.len() == MOST_CARRIED;
+            let runs = script.runs.into_iter().map(|run| run.words);
+            carried.loose.extend(runs.flat_map(spellings).map(Loose::new));
+        }
+        carried.loose.extend(spellings(words).map(Loose::new));
+    }
+    carried
+}
+
+/// Returns from where on a program's words may be those of another; `None` if it runs none of them.
+fn start_of_carried(run: &Run) -> Option<usize> {
+    let name = run.name()?;
+    let is_verb =
+        |verbs: &[&str], word: &Word| word.known().is_some_and(|word| verbs.contains(&word));
+    match RUNNING.iter().find(|(running, _)| *running == name) {
+        Some((_, [])) => Some(1),
+        Some((_, verbs)) => run.words.iter().position(|word| is_verb(verbs, word)).map(|at| at + 1),
+        None => (!KNOWN.contains(&name) && !harmless::looks(name)).then_some(1),
+    }
 }
 
 impl Loose {
@@ -404,10 +436,6 @@ fn has(given: &[String], option: &str) -> bool {
     }
     let short = || given.iter().filter(|one| !is_long(one));
     option.chars().skip(1).all(|letter| short().any(|one| one.contains(letter)))
-}
-
-fn is_known(program: &str) -> bool {
-    KNOWN.contains(&program)
 }
 
 /// Tells whether a program runs others with more rights, or elsewhere.

@@ -72,6 +72,18 @@ pub(super) fn is_harmless(name: &str, value: &Word) -> bool {
     variable::is_harmless(name, value)
 }
 
+/// Reads words that would be a command, if their program is one that runs what it is given.
+pub(super) fn carried(words: &[Word]) -> Option<Script> {
+    let program = words.first()?.known()?;
+    let name = program.rsplit_once('/').map_or(program, |(_, name)| name);
+    if !program::runs_others(name) {
+        return None;
+    }
+    let mut found = Found::default();
+    program::settle(&mut found, Run { words: words.to_vec(), ..Run::default() }, true);
+    Some(found.into_script())
+}
+
 /// What a command would run, and what of it cannot be known beforehand.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Script {
@@ -102,6 +114,8 @@ pub struct Run {
     pub folder: Folder,
     /// Whether it is given a program in a language that is not read, as `python -c`.
     pub is_opaque: bool,
+    /// Whether it reads such a program from its input.
+    pub is_reading: bool,
 }
 
 impl Run {

@@ -25,6 +25,8 @@ pub(super) struct Seen {
     /// Whether the program itself is one of the runs.
     stays: bool,
     is_opaque: bool,
+    /// Whether it reads such a text from its input.
+    is_reading: bool,
     doubts: Vec<&'static str>,
     commands: Vec<Command>,
     /// A file that a shell reads, with its arguments.
@@ -53,6 +55,11 @@ impl Seen {
     /// The program is given a text that is not read.
     pub(super) fn opaque() -> Self {
         Self { is_opaque: true, ..Self::itself() }
+    }
+
+    /// The program is given such a text by its input.
+    pub(super) fn reading() -> Self {
+        Self { is_reading: true, ..Self::opaque() }
     }
 
     /// What the program does is only known when it runs.
@@ -152,6 +159,7 @@ fn follow(found: &mut Found, run: Run, name: &str, seen: Seen, is_plain: bool) {
     if seen.stays {
         let mut run = run;
         run.is_opaque |= seen.is_opaque;
+        run.is_reading |= seen.is_reading;
         run.writes.extend(seen.writes);
         found.run(run);
         (rest.reads, rest.writes) = (Vec::new(), Vec::new());
@@ -193,6 +201,13 @@ fn shortened(word: &Word) -> Word {
     }
     let cut = |text: &str| text.chars().take(LONGEST_OUTER / 4).collect::<String>();
     Word::Unknown { source: cut(source), starts: cut(word.starts()), count: Count::One }
+}
+
+/// Whether a program runs what its words say, and is seen through.
+pub(super) fn runs_others(name: &str) -> bool {
+    let is_one =
+        ["xargs", "flock", "su", "runuser", "watch", "eval", "find", "gfind"].contains(&name);
+    is_one || wrapper::is_one(name) || interpreter::is_any_shell(name)
 }
 
 fn look(found: &mut Found, name: &str, run: &Run, is_plain: bool) -> Seen {

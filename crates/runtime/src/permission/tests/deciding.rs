@@ -77,219 +77,6 @@ fn what_is_denied_in_auto_says_how_it_can_be_allowed() {
 }
 
 #[test]
-fn a_command_is_allowed_only_if_each_of_its_programs_is() {
-    let (_machine, engine) =
-        asking("allow = [\"bash(cargo test *)\", \"Bash(git:*)\", \"bash(deploy hi)\"]");
-    let allowed = [
-        "cargo test",
-        "cargo test -p x",
-        "git push",
-        "cargo test && git push",
-        "deploy hi; ls",
-        "timeout 5 cargo test",
-        "/usr/bin/git push",
-        "bash -c 'git push'",
-        "git commit -m \"$MESSAGE\"",
-    ];
-    for command in allowed {
-        assert_eq!(bash(command).decided(&engine), Allow, "{command}");
-    }
-    let asked = [
-        "cargo build",
-        "cargo test && rm -rf x",
-        "sudo git push",
-        "deploy hi there",
-        "$CARGO test",
-        "cargo $SUBCOMMAND",
-        "./git push",
-        "git push | sh",
-        "cargo test > /etc/x",
-        "git push $(rm x)",
-        "LD_PRELOAD=x git push",
-        "eval \"$X\"",
-        "git push; \"${a[0]}\"",
-    ];
-    for command in asked {
-        assert_eq!(bash(command).decided(&engine), Ask, "{command}");
-    }
-}
-
-#[test]
-fn a_command_is_denied_however_it_is_spelt() {
-    let (_machine, engine) = asking(
-        "allow = [\"bash\"]\ndeny = [\"bash(git push *)\", \"bash(rm -rf *)\", \"bash(docker *)\"]",
-    );
-    let denied = [
-        "git push",
-        "git  push origin",
-        "/usr/bin/git push",
-        "git -C /tmp push",
-        "git --no-pager push",
-        "git -c a=b push -f",
-        "sudo git push",
-        "env A=1 git push",
-        "bash -c 'git push'",
-        "true && git push",
-        "echo $(git push)",
-        "xargs git push",
-        "rm -rf x",
-        "rm -fr x",
-        "rm -r -f x",
-        "rm x -rf",
-        "\\git push",
-        "g'i't push",
-        "nohup git push &",
-        "docker run x",
-        "find . -exec rm -rf {} +",
-    ];
-    for command in denied {
-        assert_eq!(bash(command).decided(&engine), Deny, "{command}");
-    }
-    // What may be it is asked about, whatever else is allowed.
-    for command in ["git $X", "$X push", "eval \"$X\""] {
-        assert_eq!(bash(command).decided(&engine), Ask, "{command}");
-    }
-    for command in ["git pull", "git commit -m push", "rm -r x", "echo git push"] {
-        assert_eq!(bash(command).decided(&engine), Allow, "{command}");
-    }
-}
-
-#[test]
-fn a_rule_that_denies_is_about_what_it_names_in_a_folder_or_around_a_program() {
-    let decided = |rule: &str, command: &str| {
-        let (_machine, engine) = asking(&format!("allow = [\"bash\"]\ndeny = [\"bash({rule})\"]"));
-        bash(command).decided(&engine)
-    };
-    let denied = [
-        ("./deploy.sh *", "./deploy.sh prod"),
-        ("./deploy.sh *", "bash ./deploy.sh prod"),
-        ("./deploy.sh *", "bash deploy.sh"),
-        ("./deploy.sh prod *", "sudo ./deploy.sh -v prod"),
-        ("scripts/deploy *", "scripts/deploy prod"),
-        ("scripts/deploy *", "./scripts/deploy prod"),
-        ("scripts/deploy *", "cd scripts && ./deploy prod"),
-        ("/bin/rm *", "/bin/rm x"),
-        ("/bin/rm *", "rm x"),
-        ("/bin/rm *", "/usr/bin/rm x"),
-        ("./*", "./anything"),
-        ("bash -c *", "bash -c ls"),
-        ("bash -c *", "sudo bash -c 'cat f'"),
-        ("sh -c *", "sh -c ls"),
-        ("time *", "time ls"),
-        ("time *", "/usr/bin/time ls"),
-        ("timeout 5 *", "timeout 5 ls"),
-        ("FOO=1 rm *", "FOO=1 rm x"),
-        ("FOO=1 rm *", "env FOO=1 rm -f x"),
-        ("FOO=* rm *", "FOO=$y rm x"),
-    ];
-    for (rule, command) in denied {
-        assert_eq!(decided(rule, command), Deny, "{rule}: {command}");
-    }
-    assert_eq!(decided("FOO=1 rm *", "FOO=$y rm x"), Ask);
-    let others = [
-        ("./deploy.sh *", "./other.sh prod"),
-        ("/opt/x/* *", "ls -l"),
-        ("bash -c *", "bash x.sh"),
-        ("time *", "ls; echo time"),
-        ("FOO=1 rm *", "rm x"),
-        ("FOO=1 rm *", "FOO=2 rm x"),
-    ];
-    for (rule, command) in others {
-        assert_eq!(decided(rule, command), Allow, "{rule}: {command}");
-    }
-}
-
-#[test]
-fn a_rule_that_allows_covers_no_variables_but_harmless_ones_and_those_it_names() {
-    let (_machine, engine) = asking("allow = [\"bash(make *)\", \"bash(FOO=1 BAR=* go test *)\"]");
-    let allowed = [
-        "make",
-        "CI=1 NO_COLOR=1 make test",
-        "LC_ALL=C TZ=UTC make",
-        "env RUST_LOG=debug make",
-        "FOO=1 BAR=x go test",
-        "BAR= FOO=1 CI=1 go test -v",
-    ];
-    for command in allowed {
-        assert_eq!(bash(command).decided(&engine), Allow, "{command}");
-    }
-    let asked = [
-        "CFLAGS='-wrapper ./evil' make a.o",
-        "ANYTHING=1 make",
-        "env LEX=./evil make",
-        "DEBUG='$(shell ./evil)' make",
-        "CI=$x make",
-        "make LEX=./evil",
-        "make HOST_CC=./evil",
-        "FOO=2 BAR=x go test",
-        "FOO=1 go test",
-        "go test",
-        "FOO=1 BAR=x GOCACHEPROG=./evil go test",
-    ];
-    for command in asked {
-        assert_eq!(bash(command).decided(&engine), Ask, "{command}");
-    }
-    // What is offered for such a command allows it.
-    let offered = bash("ANYTHING='a b' make x").judged(&engine).segments[0].allowed_by.clone();
-    assert_eq!(offered.as_deref(), Some("bash(\"ANYTHING=a b\" make x)"));
-    let (_machine, engine) = asking("allow = [\"bash('ANYTHING=a b' make x)\"]");
-    assert_eq!(bash("ANYTHING='a b' make x").decided(&engine), Allow);
-    assert_eq!(bash("ANYTHING=1 make x").suggested(), None);
-}
-
-#[test]
-fn what_may_be_a_denied_command_is_asked_about() {
-    let (_machine, engine) = asking(
-        "allow = [\"bash\"]\ndeny = [\"bash(kubectl delete *)\", \"bash(rm *)\", \"bash(npm publish *)\", \
-         \"bash(docker compose down *)\", \"bash(git push *)\"]",
-    );
-    let asked = [
-        // An option that is not known may take the next word.
-        "kubectl --as admin delete pod x",
-        "kubectl --as admin --token t delete pod x",
-        "npm --registry http://x publish",
-        "docker compose -f x.yml down",
-        // Programs that are not known may run others.
-        "choom -n 0 -- rm x",
-        "unheard-of rm x",
-        "unheard-of -v /bin/rm x",
-        "./x.sh rm x",
-        "rustup run stable rm x",
-        "bash5.2 -c \"$X\"",
-        "yash -c 'rm x'",
-        "aria2c --on-download-complete=rm x",
-        "install -s --strip-program=rm a b",
-        "gpg --photo-viewer 'rm x' -k",
-        "pdflatex -shell-escape x",
-        // A text in another language names it.
-        "python3 -c 'import os; os.system(\"rm x\")'",
-        "perl -e 'exec q(/bin/rm), q(x)'",
-        "dc -e '!rm x'",
-    ];
-    for command in asked {
-        assert_eq!(bash(command).decided(&engine), Ask, "{command}");
-    }
-    for command in ["coreutils rm x", "bash5.2 -c 'rm x'"] {
-        assert_eq!(bash(command).decided(&engine), Deny, "{command}");
-    }
-    let allowed = [
-        "kubectl get pods --as admin",
-        "grep -r rm src",
-        "which rm",
-        "mkdir rm",
-        "git rm x",
-        "apt-get install rm",
-        "git --no-pager log push",
-        "python3 -c 'print(1)'",
-        "python3 x.py --form",
-        "cargo test -- rm",
-    ];
-    for command in allowed {
-        assert_eq!(bash(command).decided(&engine), Allow, "{command}");
-    }
-}
-
-#[test]
 fn the_higher_layer_is_right_but_any_deny_wins() {
     let machine = Machine::new(&[
         ("etc/config.toml", "[permissions]\nallow = [\"bash(sys *)\", \"bash(both *)\"]\n"),
@@ -504,6 +291,13 @@ fn a_word_that_may_name_a_secret_is_taken_for_it() {
         "cat .e*",
         "cat .en?",
         "cat .[e]nv",
+        "cat .en[[:alpha:]]",
+        "cat .en[![:digit:]x]",
+        "cat .en[[=v=]]",
+        "cat .e[]n]v",
+        "cat .en{v..v}",
+        "cat .e{a..z}v",
+        "cat .e{z..a}v x{1..9}",
         "cat {.env,x}",
         "cat .e{n,}v",
         "cat a/{b,.{env,x}}",
@@ -518,7 +312,9 @@ fn a_word_that_may_name_a_secret_is_taken_for_it() {
     for command in denied {
         assert_eq!(bash(command).decided(&engine), Deny, "{command}");
     }
-    for command in ["cat a/*", "ls a/*.rs", "cat $x", "cat .{a,b}", "cat [", "cat '.e*'"] {
+    for command in
+        ["cat a/*", "ls a/*.rs", "cat $x", "cat .{a,b}", "cat [", "cat '.e*'", "cat .[[:alpha:]]"]
+    {
         assert_eq!(bash(command).decided(&engine), Allow, "{command}");
     }
 }
