@@ -233,8 +233,7 @@ impl CommandPattern {
     fn concerns_as_written(&self, run: &Spelt) -> Fit {
         let fit = run.loose.iter().map(|loose| self.concerns_one(loose)).max().unwrap_or(Fit::No);
         let may_be = || {
-            run.carried.is_unclear
-                || run.carried.loose.iter().any(|carried| self.concerns_one(carried) > Fit::No)
+            run.carried.may_be(self)
                 || self.words.first().and_then(Glob::literal).is_some_and(|name| run.mentions(name))
         };
         let fit = if fit == Fit::No && may_be() { Fit::Maybe } else { fit };
@@ -305,6 +304,8 @@ fn spellings(words: Vec<Word>) -> impl Iterator<Item = Vec<Word>> {
 struct Carried {
     /// What of them would be a program, were it one that runs others.
     loose: Vec<Loose>,
+    /// The names of programs that others of them may be: beyond some words only the name is looked at.
+    beyond: Vec<String>,
     /// Whether what that would run is not known.
     is_unclear: bool,
 }
@@ -314,16 +315,17 @@ struct Carried {
 fn carried(run: &Run) -> Carried {
     let mut carried = Carried::default();
     let Some(start) = start_of_carried(run) else { return carried };
-    for at in start..run.words.len() {
-        let words: Vec<Word> = run.words.iter().skip(at).take(MOST_CARRIED).cloned().collect();
-        let Some(Word::Known(program)) = words.first() else { continue };
-        if base(program).is_empty() || is_option(base(program)) {
+    for (at, word) in run.words.iter().enumerate().skip(start) {
+        let name = word.known().map(base).unwrap_or_default();
+        if name.is_empty() || is_option(name) {
             continue;
         }
-        if carried.loose.len() >= MOST_CARRIED {
-            carried.is_unclear = true;
-            break;
+        if at >= start + MOST_CARRIED {
+            carried.is_unclear |= shell::runs_others(name);
+            carried.beyond.push(name.to_owned());
+            continue;
         }
+        let words: Vec<Word> = run.words.iter().skip(at).take(MOST_CARRIED).cloned().collect();
         if let Some(script) = shell::carried(&words) {
             carried.is_unclear |= !script.doubts.is_empty() || words.len() == MOST_CARRIED;
             let runs = script.runs.into_iter().map(|run| run.words);
@@ -343,6 +345,15 @@ fn start_of_carried(run: &Run) -> Option<usize> {
         Some((_, [])) => Some(1),
         Some((_, verbs)) => run.words.iter().position(|word| is_verb(verbs, word)).map(|at| at + 1),
         None => (!KNOWN.contains(&name) && !harmless::looks(name)).then_some(1),
+    }
+}
+
+impl Carried {
+    fn may_be(&self, pattern: &CommandPattern) -> bool {
+        let program = pattern.words.first().and_then(Glob::literal);
+        self.is_unclear
+            || self.loose.iter().any(|loose| pattern.concerns_one(loose) > Fit::No)
+            || program.is_some_and(|program| self.beyond.iter().any(|name| name == program))
     }
 }
 

@@ -72,11 +72,15 @@ pub(super) fn is_harmless(name: &str, value: &Word) -> bool {
     variable::is_harmless(name, value)
 }
 
+/// Tells whether a program runs what its words say, and is seen through.
+pub(super) fn runs_others(program: &str) -> bool {
+    program::runs_others(program)
+}
+
 /// Reads words that would be a command, if their program is one that runs what it is given.
 pub(super) fn carried(words: &[Word]) -> Option<Script> {
     let program = words.first()?.known()?;
-    let name = program.rsplit_once('/').map_or(program, |(_, name)| name);
-    if !program::runs_others(name) {
+    if !runs_others(program.rsplit_once('/').map_or(program, |(_, name)| name)) {
         return None;
     }
     let mut found = Found::default();

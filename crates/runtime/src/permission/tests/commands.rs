@@ -233,8 +233,13 @@ fn what_may_be_a_denied_command_is_asked_about() {
     for command in asked {
         assert_eq!(bash(command).decided(&engine), Ask, "{command}");
     }
-    let many: String = (0..40).map(|at| format!("A{at}=1 ")).collect();
-    assert_eq!(bash(&format!("jobs -x env {many} rm x")).decided(&engine), Ask);
+    let many = |word: &str| (0..40).map(|at| format!("{word}{at} ")).collect::<String>();
+    let long =
+        [format!("jobs -x env {} rm x", many("A=")), format!("unheard-of {} rm x", many("./a"))];
+    for command in &long {
+        assert_eq!(bash(command).decided(&engine), Ask, "{command}");
+    }
+    assert_eq!(bash(&format!("unheard-of {}", many("a/b"))).decided(&engine), Allow);
     let denied = ["coreutils rm x", "bash5.2 -c 'rm x'", "find . -exec flock + rm x \\;"];
     for command in denied {
         assert_eq!(bash(command).decided(&engine), Deny, "{command}");
