@@ -414,10 +414,10 @@ fn plain_name(name: &str) -> &str {
     if COMPILERS.contains(&last) { last } else { name }
 }
 
-/// Whether a word is a long option or such an abbreviation of it that no other is meant.
+/// Whether a word is a long option or an abbreviation of it; one letter may mean many.
 fn is_launching_long(text: &str, option: &str) -> bool {
     let length = text.split('=').next().map_or(0, str::len);
-    is_long(text, option) && (length >= 5 || length >= option.len() + 2)
+    is_long(text, option) && length >= 4
 }
 
 /// What only one program does.

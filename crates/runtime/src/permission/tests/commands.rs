@@ -207,6 +207,7 @@ fn what_may_be_a_denied_command_is_asked_about() {
         "g++-12 -wrapper rm,x y.cc",
         "x86_64-linux-gnu-gcc -wrapper rm,x y.c",
         "make --eva='a:;rm x' a",
+        "make --ev='a:;rm x' a",
         "make --file=- < x",
         "make -sf - < x",
         "git init -q r && git -C r config alias.z '!rm ../x' list && git -C r z",
