@@ -166,6 +166,50 @@ fn a_rule_that_allows_covers_no_variables_but_harmless_ones_and_those_it_names()
     assert_eq!(bash("ANYTHING=1 make x").suggested(), None);
 }
 
+/// Lines that may run `rm` through something else.
+const CARRIED: &[&str] = &[
+    "jobs -x sh -c 'rm x'",
+    "unheard-of sh -c 'rm x'",
+    "unheard-of env A=1 B=2 rm x",
+    "ssh h rm x",
+    "docker run --rm image rm x",
+    "docker exec box rm x",
+    "kubectl exec box -- rm x",
+    "npm --silent exec -- rm x",
+    "npm explore p -- rm x",
+    "pnpm -r exec rm x",
+    "poetry -q run rm x",
+    "bundle --verbose exec rm x",
+    "cargo run -- rm x",
+    "rustc --codegen linker=rm x.rs",
+    "g++-12 -wrapper rm,x y.cc",
+    "x86_64-linux-gnu-gcc -wrapper rm,x y.c",
+    "make --eva='a:;rm x' a",
+    "make --ev='a:;rm x' a",
+    "make --file=- < x",
+    "make -sf - < x",
+    "git init -q r && git -C r config alias.z '!rm ../x' list && git -C r z",
+    "git config -f user.name alias.z '!rm x'",
+    "bash //dev/stdin <<< 'rm x'",
+    "cd /dev && bash stdin <<< 'rm x'",
+    "bash /./dev/stdin <<< 'rm x'",
+    "cd /proc/self/fd && bash 0 <<< 'rm x'",
+    // A text in another language names it.
+    "perl -I . -e 'system \"rm x\"'",
+    "ruby -I . -e 'system \"rm x\"'",
+    "php -B 'system(\"rm x\");'",
+    "python3 - <<E\nimport os\nos.system('rm x')\nE",
+    "echo 'import os; os.system(\"rm x\")' | python3",
+    "awk -f - <<'E'\nBEGIN { system(\"rm x\") }\nE",
+    "m4 <<< 'syscmd(rm x)'",
+    "php <<< '<?php system(\"rm x\");'",
+    "sqlite3 <<< '.shell rm x'",
+    "python3 -m timeit -s 'import os' 'os.system(\"rm x\")'",
+    "python3 -c 'import os; os.system(\"rm x\")'",
+    "perl -e 'exec q(/bin/rm), q(x)'",
+    "dc -e '!rm x'",
+];
+
 #[test]
 fn what_may_be_a_denied_command_is_asked_about() {
     let (_machine, engine) = asking(
@@ -190,57 +234,10 @@ fn what_may_be_a_denied_command_is_asked_about() {
         "install -s --strip-program=rm a b",
         "gpg --photo-viewer 'rm x' -k",
         "pdflatex -shell-escape x",
-        "jobs -x sh -c 'rm x'",
-        "unheard-of sh -c 'rm x'",
-        "unheard-of env A=1 B=2 rm x",
-        "ssh h rm x",
-        "docker run --rm image rm x",
-        "docker exec box rm x",
-        "kubectl exec box -- rm x",
-        "npm --silent exec -- rm x",
-        "npm explore p -- rm x",
-        "pnpm -r exec rm x",
-        "poetry -q run rm x",
-        "bundle --verbose exec rm x",
-        "cargo run -- rm x",
-        "rustc --codegen linker=rm x.rs",
-        "g++-12 -wrapper rm,x y.cc",
-        "x86_64-linux-gnu-gcc -wrapper rm,x y.c",
-        "make --eva='a:;rm x' a",
-        "make --ev='a:;rm x' a",
-        "make --file=- < x",
-        "make -sf - < x",
-        "git init -q r && git -C r config alias.z '!rm ../x' list && git -C r z",
-        "git config -f user.name alias.z '!rm x'",
-        "bash //dev/stdin <<< 'rm x'",
-        "cd /dev && bash stdin <<< 'rm x'",
-        "bash /./dev/stdin <<< 'rm x'",
-        "cd /proc/self/fd && bash 0 <<< 'rm x'",
-        // A text in another language names it.
-        "perl -I . -e 'system \"rm x\"'",
-        "ruby -I . -e 'system \"rm x\"'",
-        "php -B 'system(\"rm x\");'",
-        "python3 - <<E\nimport os\nos.system('rm x')\nE",
-        "echo 'import os; os.system(\"rm x\")' | python3",
-        "awk -f - <<'E'\nBEGIN { system(\"rm x\") }\nE",
-        "m4 <<< 'syscmd(rm x)'",
-        "php <<< '<?php system(\"rm x\");'",
-        "sqlite3 <<< '.shell rm x'",
-        "python3 -m timeit -s 'import os' 'os.system(\"rm x\")'",
-        "python3 -c 'import os; os.system(\"rm x\")'",
-        "perl -e 'exec q(/bin/rm), q(x)'",
-        "dc -e '!rm x'",
     ];
-    for command in asked {
+    for command in asked.iter().chain(CARRIED) {
         assert_eq!(bash(command).decided(&engine), Ask, "{command}");
     }
-    let many = |word: &str| (0..40).map(|at| format!("{word}{at} ")).collect::<String>();
-    let long =
-        [format!("jobs -x env {} rm x", many("A=")), format!("unheard-of {} rm x", many("./a"))];
-    for command in &long {
-        assert_eq!(bash(command).decided(&engine), Ask, "{command}");
-    }
-    assert_eq!(bash(&format!("unheard-of {}", many("a/b"))).decided(&engine), Allow);
     let denied = ["coreutils rm x", "bash5.2 -c 'rm x'", "find . -exec flock + rm x \\;"];
     for command in denied {
         assert_eq!(bash(command).decided(&engine), Deny, "{command}");
@@ -268,4 +265,16 @@ fn what_may_be_a_denied_command_is_asked_about() {
     for command in allowed {
         assert_eq!(bash(command).decided(&engine), Allow, "{command}");
     }
+}
+
+#[test]
+fn many_words_hide_no_program_and_are_no_reason_to_ask() {
+    let (_machine, engine) = asking("allow = [\"bash\"]\ndeny = [\"bash(rm *)\"]");
+    let many = |word: &str| (0..40).map(|at| format!("{word}{at} ")).collect::<String>();
+    let long =
+        [format!("jobs -x env {} rm x", many("A=")), format!("unheard-of {} rm x", many("./a"))];
+    for command in &long {
+        assert_eq!(bash(command).decided(&engine), Ask, "{command}");
+    }
+    assert_eq!(bash(&format!("unheard-of {}", many("a/b"))).decided(&engine), Allow);
 }
