@@ -46,6 +46,31 @@ fn what_a_denied_pattern_means_is_not_read_by_any_program() {
 }
 
 #[test]
+fn without_a_sandbox_rules_that_deny_hold_behind_cd_and_for_programs_in_folders() {
+    let provider = calls(vec![
+        bash("cd .; echo HACK > priv/f"),
+        bash("cd priv; cat f"),
+        bash("pushd priv; popd; cd -; cat priv/f"),
+        bash("./deploy.sh prod"),
+        bash("sh deploy.sh prod"),
+        bash("find . -maxdepth 0 -exec flock + touch gone \\;"),
+        bash("cd sub; cat heard"),
+    ]);
+    let home = Home::new(&provider);
+    put(&home.work().join("priv/f"), "the words of a");
+    put(&home.work().join("sub/heard"), "heard");
+    put(&home.work().join("deploy.sh"), "touch deployed");
+    let deny = ["read(priv)", "write(priv)", "bash(./deploy.sh *)", "bash(touch *)"];
+    let flags: Vec<&str> = deny.iter().flat_map(|rule| ["--deny", *rule]).collect();
+    let told = told(&home, &provider, &[&["--yolo"], flags.as_slice()].concat());
+    assert!(told.iter().all(|text| !text.contains("the words of")), "{told:#?}");
+    assert!(told[6].contains("heard"), "{told:#?}");
+    assert_eq!(fs::read_to_string(home.work().join("priv/f")).unwrap(), "the words of a");
+    let made = ["deployed", "gone"].map(|file| home.work().join(file).exists());
+    assert_eq!(made, [false, false]);
+}
+
+#[test]
 fn to_lift_one_file_opens_nothing_beside_it() {
     let provider = calls(vec![
         bash("echo evil | tee $PWD/.git/config $PWD/.git/hooks/post-checkout"),

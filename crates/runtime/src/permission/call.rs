@@ -15,7 +15,7 @@ use super::harmless;
 use super::places::Places;
 use super::rule::DELEGATING;
 use super::seen::Seen;
-use super::shell::{self, Folder, Run, Script, Word};
+use super::shell::{self, Run, Script, Word};
 
 /// A call, and what it touches.
 #[derive(Debug)]
@@ -36,6 +36,12 @@ pub(super) enum Touch {
     },
     /// Something about a command that is not understood.
     Doubt(String),
+    /// Files that a program is told of, in a folder that is only known when it runs.
+    Adrift {
+        program: Arc<Program>,
+        /// Whether it can only read them.
+        can: Can,
+    },
     Read(Seen),
     Write(Seen),
     /// A file that a command names; what it does with it is not known, unless it cannot write.
@@ -83,7 +89,7 @@ impl Command {
     pub(super) fn read(text: &str) -> Self {
         let Script { runs, doubts } = shell::read(text);
         let programs = runs.into_iter().map(|run| {
-            let (spelt, is_harmless) = (Spelt::new(&run), harmless::is_harmless(&run));
+            let (spelt, is_harmless) = (Spelt::new(&run, text), harmless::is_harmless(&run));
             Arc::new(Program { run, spelt, is_harmless })
         });
         let programs = programs.collect();
@@ -188,40 +194,9 @@ fn survives(arguments: &str) -> bool {
 /// Finds what a command touches.
 fn command(command: &Command, places: &Places, touches: &mut Vec<Touch>) {
     for program in &command.programs {
-        let program = Arc::clone(program);
-        let run = &program.run;
-        let Some(folder) = folder(&run.folder, places) else {
-            if run.reads.iter().chain(&run.writes).any(is_relative) {
-                let what = "the folder in which it opens files is only known when it runs";
-                touches.push(Touch::Doubt(what.to_owned()));
-            }
-            touches.push(Touch::Program { program, is_inside: false });
-            continue;
-        };
-        let opened = [(&run.reads, false), (&run.writes, true)];
-        let opened = opened.into_iter().flat_map(|(words, is_write)| {
-            let folder = &folder;
-            words.iter().filter_map(move |word| opened_by(word, is_write, folder, places))
-        });
-        let mut more: Vec<Touch> = opened.collect();
-        let can = if program.is_harmless { Can::Read } else { Can::Write };
-        let arguments = run.words.get(1..).unwrap_or_default();
-        let mut is_inside = arguments.iter().all(|word| word.known().is_some());
-        for word in arguments.iter().chain(&run.reads).filter(|word| text(word).is_none()) {
-            let files = guess::files(word.source(), &folder, places);
-            more.extend(files.iter().map(|file| Touch::Named(places.see(file), can)));
-        }
-        for path in arguments.iter().filter_map(text).flat_map(named) {
-            let full = from(&folder, path, places);
-            // A word that looks like no path is one if there is such a file.
-            if path.contains(['/', '.']) || full.symlink_metadata().is_ok() {
-                let seen = places.see(&full);
-                is_inside &= places.holds(&seen);
-                more.push(Touch::Named(seen, can));
-            }
-        }
-        touches.push(Touch::Program { program: Arc::clone(&program), is_inside });
-        touches.extend(more);
+        let found = Told::of(program, places);
+        touches.push(Touch::Program { program: Arc::clone(program), is_inside: found.is_inside });
+        touches.extend(found.touches);
     }
     touches.extend(command.doubts.iter().cloned().map(Touch::Doubt));
 }
@@ -238,24 +213,114 @@ pub(super) fn names_a_secret(read: &Command, places: &Places) -> bool {
     })
 }
 
-/// Returns the folder in which a program runs, if that is known.
-fn folder(folder: &Folder, places: &Places) -> Option<PathBuf> {
-    match folder {
-        Folder::Start => Some(places.work().to_owned()),
-        Folder::Into(steps) => {
-            let start = places.work().to_owned();
-            Some(steps.iter().fold(start, |folder, step| from(&folder, step, places)))
+/// What a program is told of.
+struct Told<'c> {
+    program: &'c Arc<Program>,
+    places: &'c Places,
+    /// The folders in which it may run.
+    folders: Vec<PathBuf>,
+    can: Can,
+    touches: Vec<Touch>,
+    /// Whether all of it is known and in the workspace.
+    is_inside: bool,
+}
+
+impl<'c> Told<'c> {
+    fn of(program: &'c Arc<Program>, places: &'c Places) -> Self {
+        let run = &program.run;
+        let is_known = |word: &Word| word.known().is_some();
+        let arguments = run.words.get(1..).unwrap_or_default();
+        let mut told = Self {
+            program,
+            places,
+            folders: run.folder.ways.iter().map(|way| places.absolute(way)).collect(),
+            can: if program.is_harmless { Can::Read } else { Can::Write },
+            touches: Vec::new(),
+            is_inside: !run.folder.is_open && arguments.iter().all(is_known),
+        };
+        run.reads.iter().for_each(|word| told.open(word, false));
+        run.writes.iter().for_each(|word| told.open(word, true));
+        for word in arguments.iter().chain(&run.reads).filter(|word| text(word).is_none()) {
+            told.guess(word);
         }
-        Folder::Unknown => None,
+        arguments.iter().filter_map(text).flat_map(named).for_each(|path| told.name(path));
+        told.drift(arguments);
+        told
+    }
+
+    /// Returns the paths that one may be, as it stands in the command.
+    fn full(&self, path: &str) -> Vec<PathBuf> {
+        match is_relative(path) {
+            true => self.folders.iter().map(|folder| folder.join(path)).collect(),
+            false => vec![self.places.absolute(Path::new(path))],
+        }
+    }
+
+    /// Adds what a redirection opens.
+    fn open(&mut self, word: &Word, is_write: bool) {
+        let Some(path) = text(word) else {
+            let what = format!("the file `{}` is only known when it runs", word.source());
+            return self.touches.push(Touch::Doubt(what));
+        };
+        let net = path.strip_prefix("/dev/tcp/").or_else(|| path.strip_prefix("/dev/udp/"));
+        if let Some(address) = net {
+            let host = address.split('/').next().unwrap_or_default();
+            return self.touches.push(Touch::Host(host.to_owned()));
+        }
+        if SINKS.contains(&path) {
+            return;
+        }
+        for path in self.full(path) {
+            let seen = self.places.see(&path);
+            self.touches.push(if is_write { Touch::Write(seen) } else { Touch::Read(seen) });
+        }
+    }
+
+    /// Adds the files that a word may mean which is not known.
+    fn guess(&mut self, word: &Word) {
+        for folder in &self.folders {
+            let files = guess::files(word.source(), folder, self.places);
+            let named = files.iter().map(|file| Touch::Named(self.places.see(file), self.can));
+            self.touches.extend(named);
+        }
+    }
+
+    /// Adds the file that a word names, if it looks like one or is there.
+    fn name(&mut self, path: &str) {
+        let looks_like_one = path.contains(['/', '.']) || self.program.run.folder.is_open;
+        for full in self.full(path) {
+            if looks_like_one || full.symlink_metadata().is_ok() {
+                let seen = self.places.see(&full);
+                self.is_inside &= self.places.holds(&seen);
+                self.touches.push(Touch::Named(seen, self.can));
+            }
+        }
+    }
+
+    /// Adds that it may be any file that a word means, where the folder may be any.
+    fn drift(&mut self, arguments: &[Word]) {
+        let run = &self.program.run;
+        if !run.folder.is_open {
+            return;
+        }
+        let may_be_relative = |word: &Word| is_relative(word.starts());
+        let is_flag = |word: &&Word| {
+            word.starts().starts_with('-') && !word.source().contains(['=', '/', '.'])
+        };
+        let arguments = arguments.iter().filter(|word| !is_flag(word));
+        if run.reads.iter().chain(&run.writes).any(may_be_relative) {
+            let what = "the folder in which it opens files is only known when it runs";
+            self.touches.push(Touch::Doubt(what.to_owned()));
+        }
+        let can = if run.writes.iter().any(may_be_relative) { Can::Write } else { self.can };
+        if arguments.chain(&run.reads).chain(&run.writes).any(may_be_relative) {
+            self.touches.push(Touch::Adrift { program: Arc::clone(self.program), can });
+        }
     }
 }
 
-fn from(folder: &Path, path: &str, places: &Places) -> PathBuf {
-    if path.starts_with("~/") { places.absolute(Path::new(path)) } else { folder.join(path) }
-}
-
-fn is_relative(word: &Word) -> bool {
-    !word.starts().starts_with('/')
+fn is_relative(path: &str) -> bool {
+    !path.starts_with('/') && !path.starts_with("~/")
 }
 
 /// Returns the text of a word, if it is known, or is a path in the home folder.
@@ -268,23 +333,6 @@ fn text(word: &Word) -> Option<&str> {
 /// The files that are there for everybody to write to.
 const SINKS: [&str; 7] =
     ["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero", "/dev/stdin", "/dev/full"];
-
-/// Returns what a redirection touches.
-fn opened_by(word: &Word, is_write: bool, folder: &Path, places: &Places) -> Option<Touch> {
-    let Some(path) = text(word) else {
-        let what = format!("the file `{}` is only known when it runs", word.source());
-        return Some(Touch::Doubt(what));
-    };
-    let net = path.strip_prefix("/dev/tcp/").or_else(|| path.strip_prefix("/dev/udp/"));
-    if let Some(address) = net {
-        return Some(Touch::Host(address.split('/').next().unwrap_or_default().to_owned()));
-    }
-    if SINKS.contains(&path) {
-        return None;
-    }
-    let seen = places.see(&from(folder, path, places));
-    Some(if is_write { Touch::Write(seen) } else { Touch::Read(seen) })
-}
 
 /// Returns what of a word may be the path of a file: the word, and what stands behind the marks with
 /// which programs take paths.

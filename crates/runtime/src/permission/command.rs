@@ -8,11 +8,13 @@ use std::collections::BTreeSet;
 
 use super::glob::Glob;
 use super::harmless;
-use super::shell::{Count, Run, Word};
+use super::shell::{self, Count, Run, Word};
 
 /// Commands, word by word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CommandPattern {
+    /// Variables that are set for it, as far as it says.
+    variables: Vec<(String, Glob)>,
     words: Vec<Glob>,
     /// Those of the words that are no options.
     plain: Vec<Glob>,
@@ -20,6 +22,8 @@ pub(super) struct CommandPattern {
     options: Vec<String>,
     /// Whether further words may follow.
     is_open: bool,
+    /// The same with the program's name alone, if its folder is named.
+    by_name: Option<Box<Self>>,
 }
 
 /// A program that is run, in the ways in which rules look at it.
@@ -29,10 +33,12 @@ pub(super) struct Spelt {
     strict: Vec<Word>,
     /// Its name, if it is where the system keeps its own programs.
     system: Option<String>,
-    /// With what it is run through, from each of that on.
+    /// With what it is run through, from each of that on; and each of that as it is written.
     loose: Vec<Loose>,
-    /// What of its words would be a program, were it one that runs others.
-    carried: Vec<Loose>,
+    /// Variables that are set for it.
+    variables: Vec<(String, Word)>,
+    /// What its words may run, were it one that runs others.
+    carried: Carried,
     /// The text of a program that it is given in a language that is not read.
     code: String,
 }
@@ -76,49 +82,53 @@ const RAISING: [&str; 12] = [
 ];
 
 /// Programs that do something with names and run none of them, beside those that only look.
-const KNOWN: [&str; 42] = [
+const KNOWN: [&str; 30] = [
     "adduser",
     "apk",
     "apt",
     "apt-get",
     "brew",
-    "bundle",
-    "cargo",
     "chgrp",
     "chmod",
     "chown",
     "cp",
     "curl",
     "dnf",
-    "docker",
     "export",
-    "gem",
     "gh",
     "git",
-    "go",
     "helm",
     "kill",
     "killall",
-    "kubectl",
     "ln",
     "man",
     "mkdir",
     "mv",
-    "npm",
     "pacman",
     "pip",
     "pkill",
-    "pnpm",
-    "podman",
-    "poetry",
     "rm",
     "rmdir",
-    "ssh",
     "systemctl",
     "terraform",
     "touch",
-    "yarn",
     "yum",
+];
+
+/// Programs that run others behind these words, or whatever they are told, and none else.
+const RUNNING: [(&str, &[&str]); 12] = [
+    ("bundle", &["exec"]),
+    ("cargo", &["run", "r"]),
+    ("docker", &["run", "exec"]),
+    ("gem", &["exec"]),
+    ("go", &["run"]),
+    ("kubectl", &["exec", "run", "debug"]),
+    ("npm", &["exec", "x", "explore"]),
+    ("pnpm", &["exec", "dlx"]),
+    ("podman", &["run", "exec"]),
+    ("poetry", &["run"]),
+    ("ssh", &[]),
+    ("yarn", &["exec", "run", "dlx"]),
 ];
 
 /// So many of a program's words are looked at for what it may run.
@@ -146,11 +156,25 @@ impl CommandPattern {
         if is_open {
             words.pop();
         }
+        let variables = variables(&words);
+        words.drain(..variables.len());
+        let pattern = Self::of(&words, is_open, variables);
+        let name = words.first().map(|program| base(program).to_owned()).unwrap_or_default();
+        let is_in_folder = words.first().is_some_and(|program| *program != name);
+        if !is_in_folder || name.is_empty() || name.contains(['*', '\\']) {
+            return Ok(pattern);
+        }
+        words[0] = name;
+        let by_name = Self::of(&words, is_open, pattern.variables.clone());
+        Ok(Self { by_name: Some(Box::new(by_name)), ..pattern })
+    }
+
+    fn of(words: &[String], is_open: bool, variables: Vec<(String, Glob)>) -> Self {
         let words: Vec<Glob> = words.iter().map(|word| Glob::new(word)).collect();
         let option = |word: &Glob| word.literal().filter(|word| is_option(word)).map(str::to_owned);
         let plain = words.iter().filter(|word| option(word).is_none()).cloned().collect();
         let options = words.iter().filter_map(option).collect();
-        Ok(Self { words, plain, options, is_open })
+        Self { variables, words, plain, options, is_open, by_name: None }
     }
 
     /// Returns its words, those that stand for nothing but themselves.
@@ -165,25 +189,55 @@ impl CommandPattern {
 
     /// Says whether a rule that allows this allows a program to be run.
     pub(super) fn allows(&self, run: &Spelt) -> Fit {
+        let is_named = |name: &String| self.variables.iter().any(|(known, _)| known == name);
+        let is_harmless = |(name, value): &(String, Word)| shell::is_harmless(name, value);
+        if run.variables.iter().any(|set| !is_named(&set.0) && !is_harmless(set)) {
+            return Fit::No;
+        }
+        let with = self.fits_variables(run);
         let system = run.system.as_ref().map(|name| Word::Known(name.clone()));
         let fit = fit(&self.words, self.is_open, &run.strict);
-        match (system, run.strict.split_first()) {
+        let fit = match (system, run.strict.split_first()) {
             (Some(name), Some((_, rest))) if fit == Fit::No => {
                 let words: Vec<Word> = std::iter::once(name).chain(rest.iter().cloned()).collect();
                 self::fit(&self.words, self.is_open, &words)
             }
             _ => fit,
-        }
+        };
+        fit.min(with)
+    }
+
+    /// Says whether the variables that are named are set to what is said of them.
+    fn fits_variables(&self, run: &Spelt) -> Fit {
+        let fits = |(name, value): &(String, Glob)| {
+            let set = run.variables.iter().rev().find(|(set, _)| set == name);
+            match set.map(|(_, word)| word) {
+                Some(Word::Known(text)) if value.fits(text) => Fit::Yes,
+                Some(Word::Unknown { .. }) if value.is_any() => Fit::Yes,
+                Some(Word::Unknown { starts, .. }) if value.could_fit(starts) => Fit::Maybe,
+                Some(_) | None => Fit::No,
+            }
+        };
+        self.variables.iter().map(fits).min().unwrap_or(Fit::Yes)
     }
 
     /// Says whether a rule that denies this, or asks about it, is about a program that is run.
     pub(super) fn concerns(&self, run: &Spelt) -> Fit {
+        let by_name = || self.by_name.as_ref().map_or(Fit::No, |by_name| by_name.concerns(run));
+        match self.concerns_as_written(run) {
+            Fit::Yes => Fit::Yes,
+            fit => fit.max(by_name()),
+        }
+    }
+
+    fn concerns_as_written(&self, run: &Spelt) -> Fit {
         let fit = run.loose.iter().map(|loose| self.concerns_one(loose)).max().unwrap_or(Fit::No);
         let may_be = || {
-            run.carried.iter().any(|carried| self.concerns_one(carried) > Fit::No)
+            run.carried.may_be(self)
                 || self.words.first().and_then(Glob::literal).is_some_and(|name| run.mentions(name))
         };
-        if fit == Fit::No && may_be() { Fit::Maybe } else { fit }
+        let fit = if fit == Fit::No && may_be() { Fit::Maybe } else { fit };
+        fit.min(self.fits_variables(run))
     }
 
     fn concerns_one(&self, loose: &Loose) -> Fit {
@@ -202,7 +256,8 @@ impl CommandPattern {
 }
 
 impl Spelt {
-    pub(super) fn new(run: &Run) -> Self {
+    /// Takes a run of a command, of which the text may be what it reads.
+    pub(super) fn new(run: &Run, command: &str) -> Self {
         let raised = run.through.iter().filter(|name| is_raising(base(name)));
         let mut strict: Vec<Word> = raised.map(|name| Word::Known(name.clone())).collect();
         strict.extend(run.words.iter().cloned());
@@ -213,17 +268,18 @@ impl Spelt {
             let through = run.through.get(at..).unwrap_or_default();
             let mut words: Vec<Word> = through.iter().map(named).collect();
             words.extend(run.words.iter().cloned());
-            if let Some(Word::Known(program)) = words.first_mut() {
-                *program = base(program).to_owned();
-            }
-            Loose::new(words)
+            words
         };
-        let loose = (0..=run.through.len()).map(loose).collect();
-        let code: Vec<&str> = match run.is_opaque {
-            true => run.words.iter().skip(1).map(Word::source).collect(),
-            false => Vec::new(),
+        let loose = (0..=run.through.len()).map(loose);
+        let whole = run.outer.iter().map(|words| words.to_vec());
+        let loose = loose.chain(whole).flat_map(spellings).map(Loose::new).collect();
+        let code: Vec<&str> = match (run.is_reading, run.is_opaque) {
+            (true, _) => vec![command],
+            (false, true) => run.words.iter().skip(1).map(Word::source).collect(),
+            (false, false) => Vec::new(),
         };
-        Self { strict, system, loose, carried: carried(run), code: code.join(" ") }
+        let variables = run.assignments.clone();
+        Self { strict, system, loose, variables, carried: carried(run), code: code.join(" ") }
     }
 
     /// Tells whether the text of a program names another one.
@@ -233,30 +289,77 @@ impl Spelt {
     }
 }
 
+/// Returns words with the name of their program alone, and as they are if it has a folder.
+fn spellings(words: Vec<Word>) -> impl Iterator<Item = Vec<Word>> {
+    let mut by_name = words.clone();
+    if let Some(Word::Known(program)) = by_name.first_mut() {
+        *program = base(program).to_owned();
+    }
+    let as_written = Some(words).filter(|words| *words != by_name);
+    std::iter::once(by_name).chain(as_written)
+}
+
+/// What a program's words may run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Carried {
+    /// What of them would be a program, were it one that runs others.
+    loose: Vec<Loose>,
+    /// The names of programs that others of them may be: beyond some words only the name is looked at.
+    beyond: Vec<String>,
+    /// Whether what that would run is not known.
+    is_unclear: bool,
+}
+
 /// Returns what of a program's words would be a program, if it may be one that runs others: what is known of
 /// programs does not end with those that are known here.
-fn carried(run: &Run) -> Vec<Loose> {
-    let takes_words = run.name().is_none_or(|name| is_known(name) || harmless::looks(name));
-    if takes_words {
-        return Vec::new();
-    }
-    let starts = 1..run.words.len().min(MOST_CARRIED);
-    let from = |at: usize| {
-        let mut words: Vec<Word> = run.words.iter().skip(at).take(MOST_CARRIED).cloned().collect();
-        let Some(Word::Known(program)) = words.first_mut() else { return None };
-        let name = base(program);
+fn carried(run: &Run) -> Carried {
+    let mut carried = Carried::default();
+    let Some(start) = start_of_carried(run) else { return carried };
+    for (at, word) in run.words.iter().enumerate().skip(start) {
+        let name = word.known().map(base).unwrap_or_default();
         if name.is_empty() || is_option(name) {
-            return None;
+            continue;
         }
-        *program = name.to_owned();
-        Some(Loose::new(words))
-    };
-    starts.filter_map(from).collect()
+        if at >= start + MOST_CARRIED {
+            carried.is_unclear |= shell::runs_others(name);
+            carried.beyond.push(name.to_owned());
+            continue;
+        }
+        let words: Vec<Word> = run.words.iter().skip(at).take(MOST_CARRIED).cloned().collect();
+        if let Some(script) = shell::carried(&words) {
+            carried.is_unclear |= !script.doubts.is_empty() || words.len() == MOST_CARRIED;
+            let runs = script.runs.into_iter().map(|run| run.words);
+            carried.loose.extend(runs.flat_map(spellings).map(Loose::new));
+        }
+        carried.loose.extend(spellings(words).map(Loose::new));
+    }
+    carried
+}
+
+/// Returns from where on a program's words may be those of another; `None` if it runs none of them.
+fn start_of_carried(run: &Run) -> Option<usize> {
+    let name = run.name()?;
+    let is_verb =
+        |verbs: &[&str], word: &Word| word.known().is_some_and(|word| verbs.contains(&word));
+    match RUNNING.iter().find(|(running, _)| *running == name) {
+        Some((_, [])) => Some(1),
+        Some((_, verbs)) => run.words.iter().position(|word| is_verb(verbs, word)).map(|at| at + 1),
+        None => (!KNOWN.contains(&name) && !harmless::looks(name)).then_some(1),
+    }
+}
+
+impl Carried {
+    fn may_be(&self, pattern: &CommandPattern) -> bool {
+        let program = pattern.words.first().and_then(Glob::literal);
+        self.is_unclear
+            || self.loose.iter().any(|loose| pattern.concerns_one(loose) > Fit::No)
+            || program.is_some_and(|program| self.beyond.iter().any(|name| name == program))
+    }
 }
 
 impl Loose {
     fn new(words: Vec<Word>) -> Self {
-        let program = words.first().and_then(Word::known).unwrap_or_default();
+        let program = base(words.first().and_then(Word::known).unwrap_or_default());
         let valued = VALUED.iter().find(|(name, _)| *name == program).map(|(_, valued)| *valued);
         // The options of git are all known.
         let is_plain = program == "git";
@@ -346,10 +449,6 @@ fn has(given: &[String], option: &str) -> bool {
     option.chars().skip(1).all(|letter| short().any(|one| one.contains(letter)))
 }
 
-fn is_known(program: &str) -> bool {
-    KNOWN.contains(&program)
-}
-
 /// Tells whether a program runs others with more rights, or elsewhere.
 pub(super) fn is_raising(program: &str) -> bool {
     RAISING.contains(&program)
@@ -364,6 +463,16 @@ pub(super) fn base(program: &str) -> &str {
 fn of_system(program: &str) -> Option<&str> {
     let name = SYSTEM_FOLDERS.iter().find_map(|folder| program.strip_prefix(folder))?;
     (!name.is_empty() && !name.contains('/')).then_some(name)
+}
+
+/// Takes `NAME=value` from the front of a pattern's words, if a program follows.
+fn variables(words: &[String]) -> Vec<(String, Glob)> {
+    let variable = |word: &String| {
+        let (name, value) = word.split_once('=')?;
+        shell::is_name(name).then(|| (name.to_owned(), Glob::new(value)))
+    };
+    let variables: Vec<_> = words.iter().map_while(variable).collect();
+    if variables.len() < words.len() { variables } else { Vec::new() }
 }
 
 /// Splits a pattern into words, as simple as it is: between quotes nothing splits.

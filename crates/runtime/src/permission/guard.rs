@@ -46,6 +46,7 @@ impl Engine {
                 Touch::Host(host) => pass.hosts.push(host.clone()),
                 Touch::Program { .. }
                 | Touch::Doubt(_)
+                | Touch::Adrift { .. }
                 | Touch::Named(..)
                 | Touch::Agent(_)
                 | Touch::Survival

@@ -45,12 +45,30 @@ fn in_braces(text: String) -> Vec<String> {
     while let Some(text) = left.pop() {
         match innermost(&text) {
             Some((before, choices, after)) if left.len() + done.len() < MOST => {
-                left.extend(choices.split(',').map(|choice| format!("{before}{choice}{after}")));
+                let choices = choices_of(choices);
+                left.extend(choices.iter().map(|choice| format!("{before}{choice}{after}")));
             }
             Some(_) | None => done.push(text),
         }
     }
     done
+}
+
+/// Returns what `a,b` or `1..3` between braces stands for.
+fn choices_of(text: &str) -> Vec<String> {
+    let listed = || text.split(',').map(str::to_owned).collect();
+    let mut ends = text.split("..");
+    let (Some(from), Some(to), false) = (ends.next(), ends.next(), text.contains(',')) else {
+        return listed();
+    };
+    if let (Ok(from), Ok(to)) = (from.parse::<char>(), to.parse::<char>()) {
+        return (from.min(to)..=from.max(to)).take(MOST).map(String::from).collect();
+    }
+    match (from.parse::<i64>(), to.parse::<i64>()) {
+        // With zeros before it or without, and in whatever steps.
+        (Ok(_), Ok(_)) => vec!["*".to_owned()],
+        _ => listed(),
+    }
 }
 
 fn innermost(text: &str) -> Option<(&str, &str, &str)> {
@@ -81,15 +99,16 @@ fn follow(path: &Path, names: &[&str], found: &mut Vec<PathBuf>) {
 /// Compares a name with a pattern; what stands between `[` and `]` is any character.
 fn fits(pattern: &str, name: &str) -> bool {
     let mut pieces = Vec::new();
-    let mut characters = pattern.chars();
-    while let Some(character) = characters.next() {
-        pieces.push(match character {
-            '[' if characters.as_str().contains(']') => {
-                let _ = characters.by_ref().find(|c| *c == ']');
-                '?'
+    let mut rest = pattern;
+    while let Some(character) = rest.chars().next() {
+        rest = &rest[character.len_utf8()..];
+        match behind_bracket(rest).filter(|_| character == '[') {
+            Some(behind) => {
+                pieces.push('?');
+                rest = behind;
             }
-            other => other,
-        });
+            None => pieces.push(character),
+        }
     }
     // How many of the pieces may have been found so far.
     let mut found = past_stars(&pieces, BTreeSet::from([0]));
@@ -101,6 +120,24 @@ fn fits(pattern: &str, name: &str) -> bool {
         found = past_stars(&pieces, found.into_iter().filter_map(step).collect());
     }
     found.contains(&pieces.len())
+}
+
+/// Returns what follows the `]` that ends a bracket of which the inside begins a text.
+fn behind_bracket(text: &str) -> Option<&str> {
+    let mut rest = text.strip_prefix(['!', '^']).unwrap_or(text);
+    // As the first one it is a character like any other.
+    rest = rest.strip_prefix(']').unwrap_or(rest);
+    loop {
+        let at = rest.find([']', '['])?;
+        let (found, behind) = rest[at..].split_at(1);
+        if found == "]" {
+            return Some(behind);
+        }
+        // `[:alpha:]`, `[=a=]` and `[.x.]` have a bracket of their own.
+        let class = [":", "=", "."].into_iter().find(|mark| behind.starts_with(mark));
+        let end = class.and_then(|mark| Some(behind[1..].find(&format!("{mark}]"))? + 3));
+        rest = &behind[end.unwrap_or_default()..];
+    }
 }
 
 /// A star may also be nothing.

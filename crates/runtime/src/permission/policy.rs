@@ -133,12 +133,12 @@ impl Policy {
 
     fn decide(&self, tool: &str, touch: &Touch) -> Option<(Decision, Why)> {
         let special = self.special(tool, touch);
-        let ruled = self.ruled(&|rule, look| fit(rule, tool, touch, look), special.as_ref());
+        let fits = |rule: &Rule, look| fit(rule, tool, touch, look);
+        let ruled = self.ruled(&fits, special.as_ref(), self.is_kept(touch));
         if let Some(Ruled { decision, why }) = ruled {
             let decision = self.as_mode_has_it(decision, touch);
             if let Some(decision) = decision {
-                // What is merely named is spoken of only where something stands against it.
-                let is_said = !matches!(touch, Touch::Named(..)) || decision != Decision::Allow;
+                let is_said = !is_named(touch) || decision != Decision::Allow;
                 return is_said.then_some((decision, why));
             }
         }
@@ -146,8 +146,22 @@ impl Policy {
         Some((decision, Why::Mode { mode: self.mode.as_str(), because }))
     }
 
-    /// Returns what the rules say; one that allows something special must name it.
-    fn ruled(&self, fit: &dyn Fn(&Rule, Look) -> Fit, special: Option<&Special>) -> Option<Ruled> {
+    /// Tells whether the sandbox keeps from a thing what rules deny, whatever it proves to be.
+    fn is_kept(&self, touch: &Touch) -> bool {
+        match touch {
+            Touch::Adrift { program, .. } => self.is_confined() && !self.is_outside(program),
+            _ => false,
+        }
+    }
+
+    /// Returns what the rules say; one that allows something special must name it, and one that denies what
+    /// is kept anyway must be sure.
+    fn ruled(
+        &self,
+        fit: &dyn Fn(&Rule, Look) -> Fit,
+        special: Option<&Special>,
+        is_kept: bool,
+    ) -> Option<Ruled> {
         let wary = |entry: &&Entry| fit(&entry.rule, Look::Wary) == Fit::Yes;
         let allows = |rule: &Rule| {
             fit(rule, Look::Sure) == Fit::Yes
@@ -162,7 +176,7 @@ impl Policy {
         if let Some(entry) = denies().filter(counts).find(wary) {
             return Some(Ruled { decision: Decision::Deny, why: entry.why(false) });
         }
-        let perhaps = |entry: &&Entry| fit(&entry.rule, Look::Wary) == Fit::Maybe;
+        let perhaps = |entry: &&Entry| !is_kept && fit(&entry.rule, Look::Wary) == Fit::Maybe;
         if let Some(entry) = denies().filter(counts).find(perhaps) {
             return Some(Ruled { decision: Decision::Ask, why: entry.why(true) });
         }
@@ -230,6 +244,7 @@ impl Policy {
             Touch::Write(_)
             | Touch::Program { .. }
             | Touch::Doubt(_)
+            | Touch::Adrift { .. }
             | Touch::Host(_)
             | Touch::Agent(_)
             | Touch::Survival
@@ -245,7 +260,7 @@ impl Policy {
         special: Option<&Special>,
     ) -> Option<(Decision, String)> {
         if self.mode == Mode::Bypass {
-            return (!matches!(touch, Touch::Named(..)))
+            return (!is_named(touch))
                 .then(|| (Decision::Allow, "everything is allowed".to_owned()));
         }
         let asks = match self.mode {
@@ -270,6 +285,7 @@ impl Policy {
                 _ if self.is_off() => (Decision::Allow, format!("{what}, but {OFF}")),
                 _ => (asks, what.clone()),
             }),
+            Touch::Adrift { .. } => None,
             Touch::Host(_) if self.mode == Mode::Auto && self.configured.contains(tool) => {
                 allowed(CONFIGURED)
             }
@@ -397,7 +413,7 @@ impl Policy {
     /// Tells whether no rule keeps a command from a host, or asks about it.
     pub(super) fn lets_reach(&self, host: &str) -> bool {
         let touch = Touch::Host(host.to_owned());
-        let ruled = self.ruled(&|rule, look| fit(rule, Bash::NAME, &touch, look), None);
+        let ruled = self.ruled(&|rule, look| fit(rule, Bash::NAME, &touch, look), None, false);
         ruled.is_none_or(|ruled| ruled.decision == Decision::Allow)
     }
 
@@ -417,6 +433,11 @@ fn is_ours(tool: &str) -> bool {
     OURS.contains(&tool)
 }
 
+/// Tells whether a thing is merely named: that is spoken of only where something stands against it.
+fn is_named(touch: &Touch) -> bool {
+    matches!(touch, Touch::Named(..) | Touch::Adrift { .. })
+}
+
 /// Says whether a rule is about a thing that a tool touches.
 fn fit(rule: &Rule, tool: &str, touch: &Touch, look: Look) -> Fit {
     let yes = |is_so: bool| if is_so { Fit::Yes } else { Fit::No };
@@ -426,7 +447,10 @@ fn fit(rule: &Rule, tool: &str, touch: &Touch, look: Look) -> Fit {
     };
     match (&rule.about, touch) {
         // Of everything nothing is said for being named.
-        (About::Tool(_) | About::Read(None) | About::Write(None), Touch::Named(..)) => Fit::No,
+        (
+            About::Tool(_) | About::Read(None) | About::Write(None),
+            Touch::Named(..) | Touch::Adrift { .. },
+        ) => Fit::No,
         // Who allows a tool does not think of what it leaves for good.
         (About::Tool(_), Touch::Survival) if look == Look::Sure => Fit::No,
         (About::Tool(pattern), _) => yes(pattern.fits(tool)),
@@ -450,6 +474,12 @@ fn fit(rule: &Rule, tool: &str, touch: &Touch, look: Look) -> Fit {
         (About::Write(Some(pattern)), Touch::Named(seen, Can::Write)) => match look {
             Look::Sure => Fit::No,
             Look::Wary => path(pattern, seen),
+        },
+        // It may be any file.
+        (About::Read(Some(_)), Touch::Adrift { .. })
+        | (About::Write(Some(_)), Touch::Adrift { can: Can::Write, .. }) => match look {
+            Look::Sure => Fit::No,
+            Look::Wary => Fit::Maybe,
         },
         (About::Host(None), Touch::Host(_)) => Fit::Yes,
         (About::Host(Some(pattern)), Touch::Host(host)) => yes(pattern.fits(host)),
@@ -476,6 +506,7 @@ fn name(tool: &str, touch: &Touch) -> (String, Option<String>) {
             (format!("bash({})", program.run.text.trim()), super::suggest::exactly(&program.run))
         }
         Touch::Doubt(_) => ("bash".to_owned(), None),
+        Touch::Adrift { program, .. } => (format!("bash({})", program.run.text.trim()), None),
         Touch::Read(seen) | Touch::Named(seen, _) => {
             same(format!("read({})", super::suggest::escaped(seen.real())))
         }

@@ -11,6 +11,7 @@
 //! - `word`, `expansion`, `arithmetic`, `condition`, `escape`: what a word becomes.
 //! - `program`: what a program would run in turn, with `wrapper`, `interpreter`, `launch`,
 //!   `find`, `git`, `option` and `builtin`.
+//! - `folder`: where `cd` leads.
 //! - `variable`: names whose value changes what a command does.
 //! - `found`: what has been found so far.
 
@@ -20,6 +21,7 @@ mod condition;
 mod escape;
 mod expansion;
 mod find;
+mod folder;
 mod found;
 mod git;
 mod interpreter;
@@ -35,6 +37,9 @@ mod wrapper;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
+pub use folder::Folder;
 use found::Found;
 use reader::Reader;
 
@@ -57,6 +62,32 @@ pub(super) fn runs_texts(program: &str) -> bool {
     interpreter::runs_texts(program)
 }
 
+/// Tells whether a text is the name of a variable.
+pub(super) fn is_name(text: &str) -> bool {
+    variable::is_name(text)
+}
+
+/// Tells whether a variable does not say which programs run, nor what they do.
+pub(super) fn is_harmless(name: &str, value: &Word) -> bool {
+    variable::is_harmless(name, value)
+}
+
+/// Tells whether a program runs what its words say, and is seen through.
+pub(super) fn runs_others(program: &str) -> bool {
+    program::runs_others(program)
+}
+
+/// Reads words that would be a command, if their program is one that runs what it is given.
+pub(super) fn carried(words: &[Word]) -> Option<Script> {
+    let program = words.first()?.known()?;
+    if !runs_others(program.rsplit_once('/').map_or(program, |(_, name)| name)) {
+        return None;
+    }
+    let mut found = Found::default();
+    program::settle(&mut found, Run { words: words.to_vec(), ..Run::default() }, true);
+    Some(found.into_script())
+}
+
 /// What a command would run, and what of it cannot be known beforehand.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Script {
@@ -73,6 +104,8 @@ pub struct Run {
     pub words: Vec<Word>,
     /// Programs that run this one and were seen through, the outermost first: `sudo`, `bash`.
     pub through: Vec<String>,
+    /// Those programs with all their words, and `time`.
+    pub outer: Vec<Arc<[Word]>>,
     /// Variables that are set for this program alone.
     pub assignments: Vec<(String, Word)>,
     /// Files that redirections open for reading.
@@ -85,6 +118,8 @@ pub struct Run {
     pub folder: Folder,
     /// Whether it is given a program in a language that is not read, as `python -c`.
     pub is_opaque: bool,
+    /// Whether it reads such a program from its input.
+    pub is_reading: bool,
 }
 
 impl Run {
@@ -93,18 +128,6 @@ impl Run {
         let program = self.words.first()?.known()?;
         Some(program.rsplit_once('/').map_or(program, |(_, name)| name))
     }
-}
-
-/// The folder that a program runs in.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Folder {
-    /// The one that the whole command was started in.
-    #[default]
-    Start,
-    /// The one that these steps of `cd` lead to, from the first.
-    Into(Vec<String>),
-    /// Any: a `cd` may have happened or not, or its target is not known.
-    Unknown,
 }
 
 /// A word of a command, after all expansions.

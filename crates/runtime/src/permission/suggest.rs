@@ -157,7 +157,8 @@ fn of_command(command: &Command) -> Option<String> {
 fn of_program(program: &Program) -> Option<String> {
     let run = &program.run;
     let is_raised = run.through.iter().any(|name| is_raising(base(name)));
-    if is_raised || run.is_opaque || !run.writes.is_empty() {
+    let is_steered = run.assignments.iter().any(|(name, value)| !shell::is_harmless(name, value));
+    if is_raised || is_steered || run.is_opaque || !run.writes.is_empty() {
         return None;
     }
     let words: Vec<&str> = run.words.iter().map_while(Word::known).collect();
@@ -187,6 +188,10 @@ pub(super) fn exactly(run: &Run) -> Option<String> {
         run.words.iter().map(|word| word.known().map(quoted)).collect();
     let raised = run.through.iter().filter(|name| is_raising(base(name))).map(|name| quoted(name));
     let words: Vec<String> = raised.chain(words?).collect();
+    let set = run.assignments.iter().filter(|(name, value)| !shell::is_harmless(name, value));
+    let set =
+        set.map(|(name, value)| value.known().map(|value| quoted(&format!("{name}={value}"))));
+    let words: Vec<String> = set.chain(words.into_iter().map(Some)).collect::<Option<_>>()?;
     (!words.is_empty()).then(|| format!("bash({})", words.join(" ")))
 }
 

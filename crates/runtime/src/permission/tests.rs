@@ -1,5 +1,6 @@
 //! The rules through their doors: the engine of a configured agent, and what it says of calls.
 
+mod commands;
 mod confining;
 mod deciding;
 mod keeping;

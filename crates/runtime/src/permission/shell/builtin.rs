@@ -1,9 +1,9 @@
 //! Commands of the shell itself.
 
 use super::found::Found;
-use super::program::{Seen, change_folder};
+use super::program::Seen;
 use super::wrapper::joined;
-use super::{Count, Run, Word, variable};
+use super::{Count, Run, Word, folder, variable};
 
 const NAMES_VARIABLE: &str = "which variable it sets is only known when it runs";
 
@@ -54,11 +54,7 @@ pub(super) fn look(found: &mut Found, name: &str, run: &Run, is_plain: bool) -> 
             Seen::doubt("it changes what the shell runs")
         }
         "cd" | "pushd" | "popd" => {
-            if name == "cd" {
-                change_folder(found, run);
-            } else {
-                found.folder = super::Folder::Unknown;
-            }
+            folder::change(found, name, run);
             Seen::itself()
         }
         _ => return None,
@@ -127,7 +123,10 @@ fn set(operands: &[Word]) -> Seen {
     Seen::itself()
 }
 
+const RUNS_ELEMENTS: &str = "a list is read from a text, and what is in that would be run";
+
 fn declare(found: &mut Found, operands: &[Word], text: &str) -> Seen {
+    let mut makes_lists = false;
     for word in operands {
         let is_option = word.known().is_some_and(|word| word.starts_with(['-', '+']));
         if is_option {
@@ -135,13 +134,19 @@ fn declare(found: &mut Found, operands: &[Word], text: &str) -> Seen {
             if !letters.chars().all(|letter| "aAfFglprtux-".contains(letter)) {
                 return Seen::doubt("it changes what its variables mean");
             }
+            makes_lists |= letters.contains(['a', 'A']);
             continue;
         }
         match word {
             Word::Known(assignment) => match variable::split(assignment) {
+                // Whether it is a list may have been said long before.
+                Some((_, value)) if value.starts_with('(') => return Seen::doubt(RUNS_ELEMENTS),
                 Some((name, value)) => found.assign(name, &Word::Known(value.to_owned()), text),
                 None if variable::is_name(assignment) => {
                     found.assign(assignment, &Word::Known(String::new()), text);
+                    if makes_lists {
+                        found.list(assignment);
+                    }
                 }
                 None => return Seen::doubt(NAMES_VARIABLE),
             },
@@ -153,11 +158,23 @@ fn declare(found: &mut Found, operands: &[Word], text: &str) -> Seen {
                     return Seen::doubt(NAMES_VARIABLE);
                 }
                 let value = source.split_once('=').map_or("", |(_, value)| value);
+                if may_be_list(value) {
+                    if makes_lists {
+                        return Seen::doubt(RUNS_ELEMENTS);
+                    }
+                    found.give_unread(known);
+                }
                 found.assign(known, &Word::unknown(value, *count), text);
             }
         }
     }
     Seen::itself()
+}
+
+/// Whether a value could begin with a parenthesis.
+fn may_be_list(source: &str) -> bool {
+    let plain = |first: char| first.is_ascii_alphanumeric() || "_-./:,+@%".contains(first);
+    !source.trim_start_matches(['"', '\'']).starts_with(plain)
 }
 
 /// Reads `read`, `mapfile` and `getopts`, which fill variables from elsewhere.
@@ -182,11 +199,17 @@ fn fill(found: &mut Found, builtin: &str, operands: &[Word], text: &str) -> Seen
                 Some(attached.to_owned())
             };
             match value {
-                Some(value) if is_array => fill_one(found, &value, text),
+                Some(value) if is_array => {
+                    found.list(&value);
+                    fill_one(found, &value, text);
+                }
                 None if is_array => return Seen::doubt(NAMES_VARIABLE),
                 _ => {}
             }
         } else if variable::is_name(known) {
+            if matches!(builtin, "mapfile" | "readarray") {
+                found.list(known);
+            }
             fill_one(found, known, text);
         } else {
             return Seen::doubt("the subscript of a variable's name would be run");

@@ -126,6 +126,7 @@ impl Reader<'_, '_> {
         let at = self.at;
         let mut inner = Reader::new(text, self.found);
         inner.through.clone_from(&self.through);
+        inner.outer.clone_from(&self.outer);
         inner.is_plain = self.is_plain;
         let result = inner.deeper(read);
         result.map_err(|unclear| super::reader::Unclear { what: unclear.what, at })

@@ -62,8 +62,7 @@ pub(super) fn look(words: &[Word]) -> Seen {
         match text {
             "-exec" | "-execdir" | "-ok" | "-okdir" => {
                 let rest = words.get(at..).unwrap_or_default();
-                let is_end = |word: &Word| matches!(word.known(), Some(";" | "+"));
-                let Some(length) = rest.iter().position(is_end) else {
+                let Some(length) = length(rest) else {
                     seen.add_doubt("where the command of find ends is not known");
                     return seen;
                 };
@@ -91,6 +90,20 @@ pub(super) fn look(words: &[Word]) -> Seen {
         }
     }
     seen
+}
+
+/// Returns how many words the command has that find runs; a `+` ends it only behind `{}`.
+fn length(words: &[Word]) -> Option<usize> {
+    for (at, word) in words.iter().enumerate() {
+        let before = at.checked_sub(1).and_then(|before| words.get(before)).map(Word::known);
+        match (word.known(), before) {
+            (Some(";"), _) | (Some("+"), Some(Some("{}"))) => return Some(at),
+            // It may end it.
+            (Some("+"), Some(None)) => return None,
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Whether a word is one of find's tests `-newerXY`.

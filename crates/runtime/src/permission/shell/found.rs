@@ -17,12 +17,18 @@ const QUOTED: usize = 120;
 pub(super) struct Found {
     script: Script,
     pub(super) folder: Folder,
+    /// All folders that something in the command may lead to.
+    pub(super) visited: Folder,
     pub(super) functions: BTreeSet<String>,
     called: BTreeSet<String>,
     /// Variables that are given a value which is no number.
     texts: BTreeSet<String>,
     /// Variables that arithmetic reads. It runs the commands in their text.
     reckoned: BTreeSet<String>,
+    /// Variables that are lists.
+    lists: BTreeSet<String>,
+    /// Variables that are declared with a value which is not known: in a list it would be run.
+    unread: BTreeSet<String>,
     depth: usize,
 }
 
@@ -73,6 +79,16 @@ impl Found {
         }
     }
 
+    /// Notes that a variable is a list.
+    pub(super) fn list(&mut self, name: &str) {
+        self.lists.insert(name.to_owned());
+    }
+
+    /// Notes that a variable is declared with a value that may be the text of a list.
+    pub(super) fn give_unread(&mut self, name: &str) {
+        self.unread.insert(name.to_owned());
+    }
+
     /// Notes that arithmetic reads or sets a variable.
     pub(super) fn reckon(&mut self, name: &str, text: &str) {
         if variable::is_set_by_shell(name) {
@@ -86,9 +102,17 @@ impl Found {
     }
 
     pub(super) fn into_script(mut self) -> Script {
+        for run in self.script.runs.iter_mut().filter(|run| run.folder.is_open) {
+            run.folder.add(&self.visited);
+        }
         let names: Vec<_> = self.texts.intersection(&self.reckoned).cloned().collect();
         for name in names {
             self.doubt("arithmetic reads a variable that may hold a command", &name);
+        }
+        let is_list = |name: &&String| self.lists.contains(*name) || variable::is_list(name);
+        let names: Vec<_> = self.unread.iter().filter(is_list).cloned().collect();
+        for name in names {
+            self.doubt("a list is read from a text, and what is in that would be run", &name);
         }
         let names: Vec<_> = self.functions.intersection(&self.called).cloned().collect();
         for name in names {

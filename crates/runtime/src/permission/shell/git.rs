@@ -237,20 +237,26 @@ fn launches(command: &str, text: &str) -> bool {
 /// Setting a key may make any later command of git run a program.
 fn config(words: &[Word]) -> Seen {
     const READING: &[&str] =
-        &["--get", "--get-all", "--get-regexp", "--list", "-l", "--get-urlmatch", "get", "list"];
-    let is_reading =
-        words.iter().any(|word| word.known().is_some_and(|word| READING.contains(&word)));
-    let operands: Vec<_> = words
-        .iter()
-        .filter(|word| !matches!(word.known(), Some(text) if text.starts_with('-')))
-        .collect();
-    let is_edit = words.iter().any(|word| matches!(word.known(), Some("-e" | "--edit" | "edit")));
-    let is_read = is_reading || operands.len() == 1 && operands[0].known().is_some();
-    if is_read && !is_edit {
-        return Seen::itself();
+        &["--get", "--get-all", "--get-regexp", "--list", "-l", "--get-urlmatch"];
+    const VALUED: &[&str] = &["-f", "--file", "--blob", "--type", "--default", "--comment"];
+    let (mut at, mut reads) = (0, false);
+    while let Some(option) =
+        words.get(at).and_then(Word::known).filter(|text| text.starts_with('-'))
+    {
+        reads |= READING.contains(&option);
+        at += if VALUED.contains(&option) { 2 } else { 1 };
     }
-    let is_harmless = operands.first().and_then(|key| key.known()).is_some_and(is_harmless_key);
-    if is_harmless && !is_edit {
+    let operands = words.get(at..).unwrap_or_default();
+    let (verb, key) = match operands {
+        [Word::Known(verb), rest @ ..] if verb == "set" => (Some("set"), rest.first()),
+        [first, ..] => (first.known(), Some(first)),
+        [] => (None, None),
+    };
+    let is_edit = |word: &Word| matches!(word.known(), Some("-e" | "--edit" | "edit"));
+    let is_read =
+        reads || matches!(verb, Some("get" | "list")) || operands.len() == 1 && verb.is_some();
+    let is_harmless = key.and_then(Word::known).is_some_and(is_harmless_key);
+    if (is_read || is_harmless) && !words.iter().any(is_edit) {
         return Seen::itself();
     }
     Seen::doubt("a setting of git may run another program")

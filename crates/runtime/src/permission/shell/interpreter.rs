@@ -78,6 +78,12 @@ pub(super) fn is_shell(name: &str) -> bool {
     SHELLS.contains(&name)
 }
 
+/// Whether a program is a shell, with whatever version.
+pub(super) fn is_any_shell(name: &str) -> bool {
+    let name = without_version(name);
+    is_shell(name) || FOREIGN_SHELLS.contains(&name)
+}
+
 /// Reads a program that is given a program. `None` if it is another.
 pub(super) fn look(name: &str, words: &[Word]) -> Option<Seen> {
     let unversioned = without_version(name);
@@ -166,7 +172,12 @@ fn shell(name: &str, words: &[Word]) -> Seen {
 
 /// Whether a file is the input of the program that reads it.
 fn is_input(file: &str) -> bool {
-    file == "-" || file.starts_with("/dev/") || file.starts_with("/proc/")
+    let names: Vec<&str> = file.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
+    let is_special = file.starts_with('/') && matches!(names.first(), Some(&("dev" | "proc")));
+    // In one of these folders, wherever it is called from.
+    let is_number = |name: &&str| name.bytes().all(|byte| byte.is_ascii_digit());
+    let last = names.last().filter(|name| matches!(**name, "-" | "stdin") || is_number(name));
+    is_special || last.is_some() || file.starts_with('/') && names.contains(&"..")
 }
 
 /// Python and the like: a file is run as it is, a text is not read.
@@ -175,23 +186,38 @@ fn interpreter(name: &str, words: &[Word]) -> Seen {
         name,
         "sqlite" | "sqlite3" | "psql" | "mysql" | "mariadb" | "mongosh" | "bc" | "dc" | "m4"
     ) {
-        return Seen::opaque();
+        return Seen::reading();
     }
-    for word in words.iter().skip(1) {
+    let is_python = matches!(name, "python" | "pypy");
+    for (at, word) in words.iter().enumerate().skip(1) {
         match word.known() {
+            Some("-m") if is_python && !is_plain_module(words.get(at + 1)) => {
+                return Seen::opaque();
+            }
             Some("-m" | "--version" | "-V" | "--help" | "--test") => return Seen::itself(),
             Some("run" | "test" | "install" | "fmt" | "lint" | "check" | "build" | "add")
                 if matches!(name, "deno" | "bun") =>
             {
                 return Seen::itself();
             }
-            Some("-u" | "-B" | "-I" | "-s" | "-S" | "-O" | "-q" | "-w") => {}
+            // For others some of these take the next word.
+            Some("-u" | "-B" | "-I" | "-s" | "-S" | "-O" | "-q") if is_python => {}
+            Some("-w") => {}
+            Some(file) if is_input(file) => return Seen::reading(),
             Some(file) if !file.starts_with('-') && !is_input(file) => return Seen::itself(),
             None if !word.may_be_option() && !word.is_many() => return Seen::itself(),
             _ => return Seen::opaque(),
         }
     }
-    Seen::opaque()
+    Seen::reading()
+}
+
+/// Whether a module of Python is known, and runs no text that it is given.
+fn is_plain_module(module: Option<&Word>) -> bool {
+    const RUNNING: &[&str] =
+        &["timeit", "code", "pdb", "cProfile", "profile", "trace", "asyncio", "IPython", "idlelib"];
+    let module = module.and_then(Word::known).map(|module| module.split('.').next());
+    module.flatten().is_some_and(|module| !RUNNING.contains(&module))
 }
 
 /// Words of awk that run a program or write a file.
@@ -212,7 +238,7 @@ fn awk(words: &[Word]) -> Seen {
                 at += 1;
                 break;
             }
-            Some(option) if option.starts_with('-') => return Seen::opaque(),
+            Some(option) if option.starts_with('-') => return Seen::reading(),
             Some(_) => break,
             None => return Seen::opaque(),
         }

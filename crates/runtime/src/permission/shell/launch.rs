@@ -250,6 +250,9 @@ struct Launching {
     starts: &'static [&'static str],
 }
 
+const COMPILERS: &[&str] =
+    &["gcc", "g++", "gfortran", "cc", "c++", "clang", "clang++", "cpp", "ld", "rustc"];
+
 const LAUNCHING: &[Launching] = &[
     Launching {
         names: &["tar", "bsdtar", "gtar", "star"],
@@ -288,14 +291,24 @@ const LAUNCHING: &[Launching] = &[
         starts: &["-exec", "-toolexec", "-vettool", "-ldflags", "-overlay"],
     },
     Launching {
-        names: &["gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "rustc"],
-        long: &["wrapper", "specs"],
-        starts: &["-wrapper", "-fplugin", "-specs", "-B", "@", "-Clinker", "-C"],
+        names: COMPILERS,
+        long: &["wrapper", "specs", "codegen"],
+        starts: &[
+            "-wrapper", "-fplugin", "-specs", "-B", "@", "-Clinker", "-C", "-plugin", "-Xlinker",
+        ],
     },
     Launching { names: &["cargo"], long: &["config"], starts: &["-Z"] },
     Launching {
         names: &["npm", "npx", "pnpm", "yarn"],
-        long: &["call", "script-shell", "node-options", "shell"],
+        long: &[
+            "call",
+            "script-shell",
+            "node-options",
+            "shell",
+            "userconfig",
+            "globalconfig",
+            "git",
+        ],
         starts: &["-c"],
     },
     Launching { names: &["make", "gmake"], long: &["eval"], starts: &["-E", "-f-", "-f/dev"] },
@@ -316,8 +329,8 @@ const LAUNCHING: &[Launching] = &[
     Launching { names: &["hg"], long: &["config"], starts: &["alias", "--config"] },
     Launching {
         names: &["pytest", "py.test"],
-        long: &["rootdir", "confcutdir"],
-        starts: &["-p", "-c"],
+        long: &["rootdir", "confcutdir", "override-ini"],
+        starts: &["-p", "-c", "-o"],
     },
     Launching {
         names: &["tsc", "eslint", "jest", "vitest", "prettier"],
@@ -373,6 +386,7 @@ pub(super) fn look(name: &str, words: &[Word]) -> Option<Seen> {
     if let Some(seen) = runner(name, words) {
         return Some(seen);
     }
+    let name = plain_name(name);
     let launching = LAUNCHING.iter().find(|launching| launching.names.contains(&name))?;
     for word in words.iter().skip(1) {
         let Some(text) = word.known() else {
@@ -393,10 +407,17 @@ pub(super) fn look(name: &str, words: &[Word]) -> Option<Seen> {
     Some(Seen::itself())
 }
 
-/// Whether a word is a long option or such an abbreviation of it that no other is meant.
+/// Takes from a compiler's name its version and what it compiles for: `x86_64-linux-gnu-gcc-12`.
+fn plain_name(name: &str) -> &str {
+    let short = name.trim_end_matches(|last: char| matches!(last, '0'..='9' | '.' | '-'));
+    let last = short.rsplit_once('-').map_or(short, |(_, last)| last);
+    if COMPILERS.contains(&last) { last } else { name }
+}
+
+/// Whether a word is a long option or an abbreviation of it; one letter may mean many.
 fn is_launching_long(text: &str, option: &str) -> bool {
     let length = text.split('=').next().map_or(0, str::len);
-    is_long(text, option) && (length >= 6 || length >= option.len() + 2)
+    is_long(text, option) && length >= 4
 }
 
 /// What only one program does.
@@ -414,10 +435,14 @@ fn is_peculiar(name: &str, text: &str, words: &[Word]) -> bool {
         }
         "make" | "gmake" => {
             let word = Word::Known(text.to_owned());
+            let is_long = text.starts_with("--");
             let reads_input = text == "-"
-                && words.iter().any(|word| matches!(word.known(), Some("-f" | "--file")));
+                || is_long && text.ends_with("=-")
+                || text.starts_with('-') && !is_long && text.ends_with("f-")
+                || text.contains("/dev/") && !text.contains("=/dev/null");
             text.contains("$(") || text.contains("${") || reads_input || sets_steering(&word)
         }
+        _ if COMPILERS.contains(&name) => text.starts_with("-Wl,") && text.contains("-pl"),
         "scp" => text.starts_with('-') && text.contains(['o', 'S', 'F']),
         _ => false,
     }

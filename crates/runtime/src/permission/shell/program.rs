@@ -2,7 +2,7 @@
 
 use super::found::Found;
 use super::reader::Reader;
-use super::{Folder, Run, Word};
+use super::{Count, Run, Word};
 use super::{builtin, find, git, interpreter, launch, wrapper};
 
 /// Folders in which a program is the one of that name.
@@ -11,8 +11,10 @@ const FOLDERS: &[&str] =
 
 /// Programs that are seen through one after another.
 const MOST_THROUGH: usize = 8;
-/// Steps of `cd` that are followed.
-const MOST_STEPS: usize = 16;
+
+/// So many words, and bytes of a word, are kept of a program that was seen through.
+const MOST_OUTER: usize = 32;
+const LONGEST_OUTER: usize = 200;
 
 /// A program's words, and the variables that are set for it.
 type Command = (Vec<Word>, Vec<(String, Word)>);
@@ -23,6 +25,8 @@ pub(super) struct Seen {
     /// Whether the program itself is one of the runs.
     stays: bool,
     is_opaque: bool,
+    /// Whether it reads such a text from its input.
+    is_reading: bool,
     doubts: Vec<&'static str>,
     commands: Vec<Command>,
     /// A file that a shell reads, with its arguments.
@@ -51,6 +55,11 @@ impl Seen {
     /// The program is given a text that is not read.
     pub(super) fn opaque() -> Self {
         Self { is_opaque: true, ..Self::itself() }
+    }
+
+    /// The program is given such a text by its input.
+    pub(super) fn reading() -> Self {
+        Self { is_reading: true, ..Self::opaque() }
     }
 
     /// What the program does is only known when it runs.
@@ -143,11 +152,14 @@ fn follow(found: &mut Found, run: Run, name: &str, seen: Seen, is_plain: bool) {
     }
     let mut through = run.through.clone();
     through.push(name.to_owned());
+    let mut outer = run.outer.clone();
+    outer.push(run.words.iter().take(MOST_OUTER).map(shortened).collect());
     // What is redirected is said once, by whatever is noted first.
-    let mut rest = Run { through, ..run.clone() };
+    let mut rest = Run { through, outer, ..run.clone() };
     if seen.stays {
         let mut run = run;
         run.is_opaque |= seen.is_opaque;
+        run.is_reading |= seen.is_reading;
         run.writes.extend(seen.writes);
         found.run(run);
         (rest.reads, rest.writes) = (Vec::new(), Vec::new());
@@ -172,12 +184,30 @@ fn follow(found: &mut Found, run: Run, name: &str, seen: Seen, is_plain: bool) {
         }
         let mut reader = Reader::new(&script.text, found);
         reader.through.clone_from(&rest.through);
+        reader.outer.clone_from(&rest.outer);
         reader.is_plain = is_plain && script.is_same_shell || script.is_plain;
         reader.script();
         if !script.is_same_shell {
             found.folder = folder;
         }
     }
+}
+
+/// Keeps of a long word, such as the text of a script, what it begins with.
+fn shortened(word: &Word) -> Word {
+    let source = word.source();
+    if source.len() <= LONGEST_OUTER {
+        return word.clone();
+    }
+    let cut = |text: &str| text.chars().take(LONGEST_OUTER / 4).collect::<String>();
+    Word::Unknown { source: cut(source), starts: cut(word.starts()), count: Count::One }
+}
+
+/// Whether a program runs what its words say, and is seen through.
+pub(super) fn runs_others(name: &str) -> bool {
+    let is_one =
+        ["xargs", "flock", "su", "runuser", "watch", "eval", "find", "gfind"].contains(&name);
+    is_one || wrapper::is_one(name) || interpreter::is_any_shell(name)
 }
 
 fn look(found: &mut Found, name: &str, run: &Run, is_plain: bool) -> Seen {
@@ -201,30 +231,5 @@ fn look(found: &mut Found, name: &str, run: &Run, is_plain: bool) -> Seen {
         _ => interpreter::look(name, words)
             .or_else(|| launch::look(name, words))
             .unwrap_or_else(Seen::itself),
-    }
-}
-
-/// Notes where `cd` leads.
-pub(super) fn change_folder(found: &mut Found, run: &Run) {
-    let is_shell = match run.through.last().map(String::as_str) {
-        None => true,
-        Some(name) => interpreter::is_shell(name) || matches!(name, "eval" | "command" | "builtin"),
-    };
-    let operands = run.words.iter().skip(1).filter(|word| !matches!(word.known(), Some("--")));
-    let targets: Vec<_> = operands.collect();
-    let target = match targets.as_slice() {
-        [Word::Known(target)] if is_shell && !target.starts_with('-') => target.clone(),
-        _ => {
-            found.folder = Folder::Unknown;
-            return;
-        }
-    };
-    match &mut found.folder {
-        Folder::Start => found.folder = Folder::Into(vec![target]),
-        Folder::Into(steps) if steps.len() < MOST_STEPS => steps.push(target),
-        Folder::Into(_) => found.folder = Folder::Unknown,
-        // Only an absolute path leads out of not knowing.
-        Folder::Unknown if target.starts_with('/') => found.folder = Folder::Into(vec![target]),
-        Folder::Unknown => {}
     }
 }

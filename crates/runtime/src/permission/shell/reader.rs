@@ -2,6 +2,8 @@
 
 use super::found::Found;
 use super::simple::Heredoc;
+use std::sync::Arc;
+
 use super::{Folder, Run, Word};
 
 /// Why reading cannot go on, and where.
@@ -29,6 +31,8 @@ pub(super) struct Reader<'t, 'f> {
     pub(super) heredocs: Vec<Heredoc>,
     /// The programs that run this text, the outermost first.
     pub(super) through: Vec<String>,
+    /// Those programs with all their words, and `time`.
+    pub(super) outer: Vec<Arc<[Word]>>,
     /// Whether another shell than bash may run it, which knows less.
     pub(super) is_plain: bool,
     /// Whether it may change the folder at all.
@@ -39,8 +43,8 @@ impl<'t, 'f> Reader<'t, 'f> {
     pub(super) fn new(text: &'t str, found: &'f mut Found) -> Self {
         let moves = ["cd", "pushd", "popd"];
         let moves = moves.iter().any(|sign| text.contains(sign));
-        let (heredocs, through) = (Vec::new(), Vec::new());
-        Self { text, at: 0, found, heredocs, through, is_plain: false, moves }
+        let (heredocs, through, outer) = (Vec::new(), Vec::new(), Vec::new());
+        Self { text, at: 0, found, heredocs, through, outer, is_plain: false, moves }
     }
 
     /// Reads all of the text.
@@ -210,7 +214,7 @@ impl<'t, 'f> Reader<'t, 'f> {
                 self.at += 2;
             } else if self.looking_at("||") {
                 self.at += 2;
-                self.forget_folder(&before);
+                self.found.folder.add(&before);
             } else {
                 break;
             }
@@ -219,22 +223,26 @@ impl<'t, 'f> Reader<'t, 'f> {
         if self.peek() == Some(b'&') {
             self.found.folder = before;
         } else {
-            self.forget_folder(&before);
+            self.found.folder.add(&before);
         }
         Ok(())
     }
 
-    fn forget_folder(&mut self, before: &Folder) {
-        if self.found.folder != *before {
-            self.found.folder = Folder::Unknown;
-        }
+    fn pipeline(&mut self) -> Reading<()> {
+        let outer = self.outer.len();
+        let result = self.timed_pipeline();
+        self.outer.truncate(outer);
+        result
     }
 
-    fn pipeline(&mut self) -> Reading<()> {
+    fn timed_pipeline(&mut self) -> Reading<()> {
+        let before = self.found.folder.clone();
+        let mut is_negated = false;
         loop {
             if self.keyword() == "time" {
                 self.bash_only()?;
                 self.at += "time".len();
+                self.outer.push([Word::Known("time".to_owned())].into());
                 self.skip_blanks()?;
                 if self.accept("-p") {
                     self.skip_blanks()?;
@@ -242,7 +250,9 @@ impl<'t, 'f> Reader<'t, 'f> {
                 if self.accept("--") {
                     self.skip_blanks()?;
                 }
-            } else if !self.accept("!") {
+            } else if self.accept("!") {
+                is_negated = true;
+            } else {
                 break;
             }
             self.skip_blanks()?;
@@ -250,8 +260,11 @@ impl<'t, 'f> Reader<'t, 'f> {
                 return Ok(());
             }
         }
-        let before = self.found.folder.clone();
         self.command()?;
+        if is_negated {
+            // What follows happens where `cd` has failed.
+            self.found.folder.add(&before);
+        }
         loop {
             self.skip_blanks()?;
             if self.peek() != Some(b'|') || self.peek_at(1) == Some(b'|') {
@@ -314,7 +327,7 @@ impl<'t, 'f> Reader<'t, 'f> {
         if is_subshell {
             self.found.folder = before;
         } else {
-            self.forget_folder(&before);
+            self.found.folder.add(&before);
         }
         self.redirections_of_compound()
     }
@@ -336,6 +349,7 @@ impl<'t, 'f> Reader<'t, 'f> {
     /// Hands a run over as it stands: the shell itself does what it says.
     pub(super) fn finish(&mut self, mut run: Run) {
         run.through = self.through.clone();
+        run.outer = self.outer.clone();
         run.folder = self.found.folder.clone();
         self.found.run(run);
     }
@@ -417,7 +431,7 @@ impl<'t, 'f> Reader<'t, 'f> {
 
     /// A loop's body may run where an earlier round of it has gone to.
     fn folder_in_loop(&self) -> Folder {
-        if self.moves { Folder::Unknown } else { self.found.folder.clone() }
+        if self.moves { self.found.folder.open() } else { self.found.folder.clone() }
     }
 
     fn body_of_loop(&mut self) -> Reading<()> {
@@ -450,7 +464,7 @@ impl<'t, 'f> Reader<'t, 'f> {
             }
             self.case_patterns()?;
             self.list()?;
-            self.forget_folder(&before);
+            self.found.folder.add(&before);
             if self.looking_at(";;&") {
                 self.at += 3;
             } else if self.looking_at(";;") || self.looking_at(";&") {
@@ -503,7 +517,8 @@ impl<'t, 'f> Reader<'t, 'f> {
         }
         self.found.functions.insert(name.to_owned());
         self.skip_newlines()?;
-        let before = std::mem::replace(&mut self.found.folder, Folder::Unknown);
+        let open = self.found.folder.open();
+        let before = std::mem::replace(&mut self.found.folder, open);
         let result = match self.keyword() {
             "if" | "for" | "while" | "until" | "case" | "select" | "{" | "[[" => self.compound(),
             _ if self.peek() == Some(b'(') => self.compound(),

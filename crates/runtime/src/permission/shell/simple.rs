@@ -58,6 +58,7 @@ impl Reader<'_, '_> {
         self.assigned(&run);
         run.folder = self.found.folder.clone();
         run.through = self.through.clone();
+        run.outer = self.outer.clone();
         if !run.words.is_empty() {
             program::settle(self.found, run, self.is_plain);
         } else if !run.reads.is_empty() || !run.writes.is_empty() {
@@ -126,6 +127,7 @@ impl Reader<'_, '_> {
         let start = self.at;
         if after.starts_with('[') {
             self.bash_only()?;
+            self.found.list(name);
             self.at += length + 1;
             self.subscript()?;
             if self.looking_at("+=") {
@@ -163,6 +165,7 @@ impl Reader<'_, '_> {
     fn array(&mut self, name: &str) -> Reading<Word> {
         self.bash_only()?;
         let start = self.at;
+        self.found.list(name);
         self.expect_byte(b'(')?;
         loop {
             self.skip_newlines()?;

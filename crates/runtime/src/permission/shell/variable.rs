@@ -118,6 +118,15 @@ const STEERING: &[&str] = &[
     "GH_EDITOR",
     "GH_BROWSER",
     "GH_PATH",
+    "LEX",
+    "YACC",
+    "RM",
+    "FC",
+    "F77",
+    "GOAUTH",
+    "GOCACHEPROG",
+    "GOWORK",
+    "GCCGO",
 ];
 
 /// Beginnings of such names.
@@ -148,6 +157,8 @@ const STEERING_PREFIXES: &[&str] = &[
     "DOTNET_",
     "COMPlus_",
     "CONFIG_SHELL",
+    "CC_",
+    "CXX_",
     "ERL_",
     "SSL_CERT",
 ];
@@ -166,6 +177,9 @@ const STEERING_ENDINGS: &[&str] = &[
     "_WRAPPER",
     "_LAUNCHER",
     "RCPATH",
+    "FLAGS",
+    "_CC",
+    "_CXX",
 ];
 
 /// Those of such a beginning that do no harm.
@@ -191,6 +205,55 @@ const HARMLESS: &[&str] = &[
     "GIT_OPTIONAL_LOCKS",
 ];
 
+/// Other names that say nothing about which programs run.
+const PLAIN: &[&str] = &[
+    "CI",
+    "COLORTERM",
+    "COLUMNS",
+    "DEBIAN_FRONTEND",
+    "DEBUG",
+    "FORCE_COLOR",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "HOST",
+    "HOSTNAME",
+    "LANG",
+    "LANGUAGE",
+    "LINES",
+    "LOG_LEVEL",
+    "NODE_ENV",
+    "NO_COLOR",
+    "PORT",
+    "RAILS_ENV",
+    "RACK_ENV",
+    "MIX_ENV",
+    "APP_ENV",
+    "FLASK_ENV",
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD",
+    "RUST_BACKTRACE",
+    "RUST_LIB_BACKTRACE",
+    "RUST_LOG",
+    "RUST_MIN_STACK",
+    "RUST_TEST_THREADS",
+    "SOURCE_DATE_EPOCH",
+    "TERM",
+    "TZ",
+    "VERBOSE",
+    "GOOS",
+    "GOARCH",
+    "GOMAXPROCS",
+    "CGO_ENABLED",
+    "INSTA_UPDATE",
+    "UPDATE_EXPECT",
+    "PROPTEST_CASES",
+    "LC_ALL",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_MESSAGES",
+    "LC_NUMERIC",
+    "LC_TIME",
+];
+
 /// Programs that a pager or an editor may be set to without a doubt.
 const QUIET: &[&str] = &["", "cat", "true", ":", "less"];
 
@@ -209,6 +272,13 @@ pub(super) fn steers(name: &str, value: &Word) -> bool {
         || STEERING_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
+/// Whether a rule that allows a program allows it with this variable too, without naming it.
+pub(super) fn is_harmless(name: &str, value: &Word) -> bool {
+    // `make` runs what stands in the values of variables.
+    let is_plain = value.known().is_some_and(|value| !value.contains(['$', '`']));
+    is_plain && (HARMLESS.contains(&name) || PLAIN.contains(&name))
+}
+
 /// Whether the shell itself sets a variable to a text that commands decide.
 pub(super) fn is_set_by_shell(name: &str) -> bool {
     let shell =
@@ -216,6 +286,12 @@ pub(super) fn is_set_by_shell(name: &str) -> bool {
     shell.contains(&name)
         || name.starts_with("BASH_")
         || name.starts_with(|first: char| first.is_ascii_digit() && first != '0')
+}
+
+/// Whether the shell itself makes a variable a list.
+pub(super) fn is_list(name: &str) -> bool {
+    let lists = ["DIRSTACK", "FUNCNAME", "GROUPS", "MAPFILE", "PIPESTATUS", "COPROC"];
+    lists.contains(&name) || name.starts_with("BASH_")
 }
 
 /// Whether a text is the name of a variable.

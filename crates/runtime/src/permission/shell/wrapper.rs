@@ -167,6 +167,11 @@ const WRAPPERS: &[Wrapper] = &[
     Wrapper { names: &["exec"], options: Options { flags: "cl", valued: "a", ..NONE }, ..PLAIN },
 ];
 
+/// Whether a program is one of them.
+pub(super) fn is_one(name: &str) -> bool {
+    WRAPPERS.iter().any(|wrapper| wrapper.names.contains(&name))
+}
+
 /// Reads the words of such a program.
 pub(super) fn look(name: &str, words: &[Word]) -> Option<Seen> {
     let wrapper = WRAPPERS.iter().find(|wrapper| wrapper.names.contains(&name))?;

