@@ -60,7 +60,7 @@ impl Engine {
 
     /// Tells whether a tool is denied whatever it is called with: then a model need not know of it.
     pub fn hides(&self, tool: &str) -> bool {
-        let mut entries = self.policies().flat_map(|policy| &policy.entries);
+        let mut entries = self.policies().flat_map(|policy| policy.entries.iter());
         entries.any(|entry| entry.decision == Decision::Deny && entry.rule.is_all_of(tool))
     }
 

@@ -22,7 +22,7 @@ use crate::config::{Mode, SandboxConfig, SandboxProfile};
 #[derive(Debug, Clone)]
 pub struct Policy {
     /// The rules, the highest layer first.
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Arc<[Entry]>,
     pub(crate) mode: Mode,
     pub(crate) sandbox: SandboxConfig,
     pub(crate) places: Arc<Places>,
@@ -120,7 +120,7 @@ impl Policy {
         let (decision, why) = self.decide(tool, touch)?;
         let allowed_by =
             by.filter(|_| decision != Decision::Allow && matches!(why, Why::Mode { .. }));
-        let stays_inside = decision == Decision::Allow || self.stays_inside(tool, touch);
+        let stays_inside = decision != Decision::Ask || self.stays_inside(tool, touch);
         Some(Segment { what, through, decision, why, allowed_by, stays_inside })
     }
 

@@ -69,7 +69,7 @@ impl Runtime {
         places.share(&self.standing);
         let configured: BTreeSet<String> = self.config.tools.keys().cloned().collect();
         Ok(Policy {
-            entries: permission::entries(&self.loaded, &self.folders, &agent.name)?,
+            entries: permission::entries(&self.loaded, &self.folders, &agent.name)?.into(),
             mode,
             sandbox,
             places: Arc::new(places),
