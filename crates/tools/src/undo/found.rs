@@ -7,6 +7,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utimensat};
+
 use super::journal::Line;
 use super::plan::compare;
 use super::{Undo, UndoError};
@@ -40,6 +42,16 @@ impl Undo {
         let draft = path.with_extension("new");
         fs::write(&draft, tree).map_err(UndoError::file(&draft))?;
         fs::rename(&draft, &path).map_err(UndoError::file(&path))
+    }
+
+    /// Notes that the last state is still the last one, now.
+    pub(super) fn renew_last(&self) -> Result<(), UndoError> {
+        let time = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
+        let times =
+            Timestamps { last_access: time(UTIME_OMIT), last_modification: time(UTIME_NOW) };
+        let path = self.last_path();
+        utimensat(CWD, &path, &times, AtFlags::empty())
+            .map_err(|error| UndoError::file(&path)(error.into()))
     }
 
     fn last_path(&self) -> PathBuf {

@@ -43,22 +43,27 @@ impl Undo {
         let knows_names = changes.is_ok() && !is_first_look;
         let mut seen = changes.is_ok().then_some(seen);
         let changes = changes.unwrap_or_else(|_| Changes { is_any: true, ..Changes::default() });
+        let mut is_changed = tree.is_none();
+        if is_changed || changes.is_any {
+            let changed = self.record(more, &changes.unnoticed)?;
+            let mut there = changed.iter().filter(|path| self.is_file(path));
+            seen = seen.filter(|seen| there.all(|path| seen.covers(path)));
+            is_changed |= !changed.is_empty();
+        }
         let tree = match tree {
-            Some(tree) if !changes.is_any => tree,
-            tree => {
-                let changed = self.record(more, &changes.unnoticed)?;
-                let mut there = changed.iter().filter(|path| self.is_file(path));
-                seen = seen.filter(|seen| there.all(|path| seen.covers(path)));
-                match tree {
-                    Some(tree) if changed.is_empty() => tree,
-                    Some(_) | None => self.written()?,
+            Some(tree) if !is_changed => {
+                self.renew_last()?;
+                tree
+            }
+            Some(_) | None => {
+                let tree = self.written()?;
+                if let Some(last) = self.last()? {
+                    self.find(&last, &tree, knows_names.then_some(&changes.appeared))?;
                 }
+                self.set_last(&tree)?;
+                tree
             }
         };
-        if let Some(last) = self.last()? {
-            self.find(&last, &tree, knows_names.then_some(&changes.appeared))?;
-        }
-        self.set_last(&tree)?;
         let recorded = |index| Recorded { tree: tree.clone(), index, seen };
         self.recorded = Stamp::at(self.git.index()).map(recorded);
         Ok(tree)

