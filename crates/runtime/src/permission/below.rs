@@ -1,14 +1,21 @@
 //! What is below a folder: a sandbox is made of paths, and rules and protections are about names.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::{self, DirEntry};
+use std::fs::{self, DirEntry, Metadata};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What stood below folders before an agent ran its first command there, by folder: what agents make
-/// themselves is theirs, such as a repository that they clone.
+use super::seen::real;
+
+/// What stood in folders before agents did anything there: what agents make themselves is theirs, such as a
+/// repository that they clone.
 #[derive(Debug, Default)]
-pub(crate) struct Standing(Mutex<HashMap<PathBuf, Arc<[PathBuf]>>>);
+pub(crate) struct Standing {
+    below: Mutex<ByFolder<PathBuf>>,
+    elsewhere: Mutex<ByFolder<(usize, PathBuf)>>,
+}
+
+type ByFolder<T> = HashMap<PathBuf, Arc<[T]>>;
 
 /// Folders that hold what was fetched or made: tools change all of it, and nobody works there.
 const FETCHED: [&str; 14] = [
@@ -34,10 +41,38 @@ const MOST_FOLDERS: usize = 20_000;
 impl Standing {
     /// Returns what of these names is below the folders of a folder. It is looked for once.
     pub(super) fn below(&self, folder: &Path, names: &[&str]) -> Arc<[PathBuf]> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = known.entry(folder.to_owned()).or_insert_with(|| named(folder, names).into());
-        Arc::clone(found)
+        once(&self.below, folder, || named(folder, names))
     }
+
+    /// Returns where those of these names lead that stand in a folder and are kept somewhere else, each with
+    /// its place among the names. It is looked for once.
+    pub(super) fn elsewhere(&self, folder: &Path, names: &[&str]) -> Arc<[(usize, PathBuf)]> {
+        once(&self.elsewhere, folder, || {
+            let leads = names.iter().enumerate().map(|(at, name)| (at, led_to(folder, name)));
+            leads.filter_map(|(at, place)| Some((at, place?))).collect()
+        })
+    }
+}
+
+fn once<T>(known: &Mutex<ByFolder<T>>, folder: &Path, find: impl Fn() -> Vec<T>) -> Arc<[T]> {
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    match known.get(folder) {
+        Some(found) => Arc::clone(found),
+        None => Arc::clone(known.entry(folder.to_owned()).or_insert_with(|| find().into())),
+    }
+}
+
+/// Returns where a name in a folder leads: a link, or a file that says where git keeps a repository.
+fn led_to(folder: &Path, name: &str) -> Option<PathBuf> {
+    let written = folder.join(name);
+    let mut place = real(&written);
+    let points = name == ".git" && place.symlink_metadata().is_ok_and(|data| is_pointing(&data));
+    if points {
+        let text = fs::read_to_string(&place).ok()?;
+        place = real(&place.parent()?.join(text.strip_prefix("gitdir:")?.trim()));
+    }
+    // What the folder lies in is not kept in it.
+    (place != written && !folder.starts_with(&place)).then_some(place)
 }
 
 fn named(folder: &Path, names: &[&str]) -> Vec<PathBuf> {
@@ -55,6 +90,11 @@ fn named(folder: &Path, names: &[&str]) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+/// Tells whether a file may be one that says where a repository is.
+fn is_pointing(data: &Metadata) -> bool {
+    data.is_file() && data.len() < 1 << 16
 }
 
 /// Returns the files below a folder whose names are wanted, but for what was fetched or made.

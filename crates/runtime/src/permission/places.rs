@@ -240,6 +240,11 @@ impl Places {
                 return Some(Special { name: name.clone(), what });
             }
         }
+        let kept = self.roots().flat_map(|root| self.kept_elsewhere(root));
+        let kept = kept.into_iter().find(|(_, place)| form.path.starts_with(place));
+        if let Some((what, place)) = kept {
+            return Some(Special { name: named(&place), what });
+        }
         let what = "the user's own configuration";
         below_any(&self.home, &AT_HOME, &form.path)
             .or_else(|| in_any(&self.config, &form.path))
@@ -248,6 +253,14 @@ impl Places {
                 let name = in_any(&self.own, &form.path).filter(|_| root.is_none())?;
                 Some(Special { name, what: "what bowline keeps" })
             })
+    }
+
+    /// Returns what is protected in a folder of the workspace and kept somewhere else, and where that is.
+    fn kept_elsewhere(&self, root: &Path) -> Vec<(&'static str, PathBuf)> {
+        let names = PROTECTED.map(|(name, _)| name);
+        let found = self.standing.elsewhere(root, &names);
+        let what = |at: usize| PROTECTED.get(at).map_or("", |(_, what)| what);
+        found.iter().map(|(at, place)| (what(*at), place.clone())).collect()
     }
 
     fn secret_at(&self, form: &Form) -> Option<Special> {
@@ -291,6 +304,7 @@ impl Places {
         if self.roots().any(|own| own == root) {
             let names = PROTECTED.map(|(name, _)| name);
             paths.extend(self.standing.below(root, &names).iter().cloned());
+            paths.extend(self.kept_elsewhere(root).into_iter().map(|(_, place)| place));
         }
         if let Some(home) = self.home.last().filter(|home| home.starts_with(root)) {
             paths.extend(AT_HOME.iter().map(|name| home.join(name)));
@@ -315,7 +329,7 @@ impl Places {
 
     /// Tells whether one of these patterns names a place, and means all of it.
     fn is_meant(&self, place: &Path, patterns: &[&PathPattern]) -> bool {
-        let name = place.file_name().unwrap_or_default().to_string_lossy();
+        let name = named(place);
         let form = self.form(place.to_owned());
         patterns.iter().any(|pattern| pattern.names(&name) && pattern.fits(&form))
     }
@@ -344,8 +358,11 @@ fn below_any(folders: &[PathBuf], names: &[&str], path: &Path) -> Option<String>
 }
 
 fn in_any(folders: &[PathBuf], path: &Path) -> Option<String> {
-    let folder = folders.iter().find(|folder| path.starts_with(folder))?;
-    folder.file_name().map(|name| name.to_string_lossy().into_owned())
+    folders.iter().find(|folder| path.starts_with(folder)).map(|folder| named(folder))
+}
+
+fn named(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Returns a folder as it is called and, if that differs, as it really is.

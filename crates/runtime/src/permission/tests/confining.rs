@@ -65,6 +65,28 @@ fn nothing_is_protected_in_the_folder_for_temporary_files() {
 }
 
 #[test]
+fn what_is_protected_is_so_where_it_is_kept() {
+    let text = "gitdir: repo/kept\n";
+    let machine = Machine::new(&[("work/repo/kept/config", ""), ("work/repo/readme", "")]);
+    std::fs::remove_dir(machine.path("work/.git")).unwrap();
+    std::fs::write(machine.path("work/.git"), text).unwrap();
+    machine.link("work/.claude", "work/ai");
+    machine.link("work/.cursor", "work/.");
+    let engine = machine.in_mode(Mode::Auto);
+    for path in ["work/repo/kept/hooks/post-commit", "work/ai/settings.json", "work/.git"] {
+        assert_eq!(machine.write(path).decided(&engine), Decision::Deny, "{path}");
+    }
+    for path in ["work/repo/readme", "work/src/x"] {
+        assert_eq!(machine.write(path).decided(&engine), Decision::Allow, "{path}");
+    }
+    let made = confinement(&engine, "make").unwrap();
+    for path in ["work/repo/kept", "work/ai"] {
+        assert!(made.protected.contains(&machine.path(path)), "{made:?}");
+    }
+    assert!(!made.protected.contains(&machine.path("work")), "{made:?}");
+}
+
+#[test]
 fn a_denied_pattern_is_about_each_file_that_is_there() {
     let files = [
         "work/.env",
