@@ -29,6 +29,8 @@ mod line;
 mod link;
 mod output;
 mod plain;
+#[cfg(target_os = "linux")]
+mod program;
 mod protocol;
 mod survivor;
 

@@ -1,33 +1,110 @@
-//! The four things the helper does that the compiler cannot check: code between `fork` and `exec`,
-//! a signal handler, closing files it never opened, and going on as two processes.
+//! The four things the helper does that the compiler cannot check: a child that lives in its memory until
+//! it becomes a program, a signal handler, closing files it never opened, and going on as two processes.
 #![expect(
     unsafe_code,
-    reason = "the parent-death signal can only be asked for by the child itself, between fork and \
-              exec; without a SIGCHLD handler orphans would stay zombies until the next event; and \
-              what bowline inherited from its own parent would be inherited by every command; and who \
-              watches over a helper is its parent, which costs no program of its own"
+    reason = "a fork copies the tables of the helper's memory for a child that throws them away, which is \
+              a good part of what it costs to start a command; without a SIGCHLD handler orphans would \
+              stay zombies until the next event; and what bowline inherited from its own parent would be \
+              inherited by every command; and who watches over a helper is its parent, which costs no \
+              program of its own"
 )]
 
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::ptr;
 
-use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 
-/// Has the child killed when the calling thread, which must be the one that spawns it, ends.
-pub(super) fn dies_with_parent(command: &mut Command) {
-    let parent = getpid();
-    let tie = move || {
-        set_parent_process_death_signal(Some(Signal::KILL))?;
-        // The parent may have died before the signal was asked for.
-        if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
-    };
-    // SAFETY: the closure makes two raw system calls and neither allocates nor takes a lock, which
-    // is all that is allowed in the child of a fork.
-    unsafe {
-        command.pre_exec(tie);
+/// How many bytes a child has for its stack until it is a program: it makes system calls and little more.
+const STACK: usize = 64 * 1024;
+
+/// The signals that this process may have handlers for, or ignores.
+const HANDLED: [Signal; 6] =
+    [Signal::CHILD, Signal::USR1, Signal::TERM, Signal::INT, Signal::HUP, Signal::PIPE];
+
+/// Strings for the kernel, one after the other.
+#[derive(Debug)]
+pub(super) struct Strings {
+    // What the pointers lead to.
+    _strings: Vec<CString>,
+    pointers: Vec<*const c_char>,
+}
+
+impl From<Vec<CString>> for Strings {
+    fn from(strings: Vec<CString>) -> Self {
+        let pointers = strings.iter().map(|string| string.as_ptr());
+        let pointers = pointers.chain([ptr::null()]).collect();
+        Self { _strings: strings, pointers }
     }
+}
+
+/// Becomes a program; returns why it does not.
+pub(super) fn become_program(path: &CStr, arguments: &Strings, environment: &Strings) -> io::Error {
+    // SAFETY: the path and all strings are C strings that outlive the call, and a null ends each list.
+    unsafe {
+        libc::execvpe(path.as_ptr(), arguments.pointers.as_ptr(), environment.pointers.as_ptr());
+    }
+    io::Error::last_os_error()
+}
+
+/// A child until it is a program.
+struct Child<'a> {
+    live: &'a mut dyn FnMut() -> io::Error,
+    /// Why it is none.
+    failed: Option<io::Error>,
+}
+
+/// Makes a child that becomes a program, and waits until it has. `live` returns why it has not; what it does
+/// to memory it does to that of this process, which stands still meanwhile.
+///
+/// The process must have no other thread.
+pub(super) fn spawn(live: &mut dyn FnMut() -> io::Error) -> io::Result<Pid> {
+    let mut stack: Vec<MaybeUninit<u8>> = Vec::with_capacity(STACK);
+    let mut child = Child { live, failed: None };
+    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    // SAFETY: the kernel and the library fill both sets. The child has a stack of its own, which grows down
+    // from where it ends, and this process, which has one thread, goes on only when the child has another
+    // memory or is gone: until then nobody else uses what it is given. Signals are kept away, since a
+    // handler would act for this process in the child.
+    let pid = unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        let pid = libc::clone(
+            alive,
+            stack.as_mut_ptr().add(STACK).cast(),
+            libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
+            (&raw mut child).cast(),
+        );
+        let error = io::Error::last_os_error();
+        libc::sigprocmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
+        if pid > 0 { Ok(pid) } else { Err(error) }
+    };
+    let pid = Pid::from_raw(pid?).ok_or(io::ErrorKind::NotFound)?;
+    match child.failed {
+        None => Ok(pid),
+        Some(error) => {
+            rustix::io::retry_on_intr(|| waitpid(Some(pid), WaitOptions::empty()))?;
+            Err(error)
+        }
+    }
+}
+
+extern "C" fn alive(child: *mut c_void) -> c_int {
+    // SAFETY: it is what `spawn` gives, which waits; no handler of this process is left when signals come
+    // again.
+    let child = unsafe {
+        for signal in HANDLED {
+            libc::signal(signal.as_raw(), libc::SIG_DFL);
+        }
+        let mut none = MaybeUninit::uninit();
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut());
+        &mut *child.cast::<Child<'_>>()
+    };
+    child.failed = Some((child.live)());
+    1
 }
 
 /// Has a byte written to `pipe`, whose writes must not block, whenever the signal arrives.

@@ -25,10 +25,10 @@ use super::cgroup::Cgroup;
 use super::child::wake_on;
 use super::confine::{Asked, RoomId, Rooms};
 use super::family::{self, Process, TAG};
-use super::output::{now_ms, open_output, write_status};
+use super::output::{now_ms, write_status};
 use super::protocol::{Answer, Cause, CommandId, Request, Start, Status, Streams};
 use crate::guard::Network;
-use running::{Ending, Files, Means, Running, owns};
+use running::{Ending, Files, Means, Opened, Running, owns};
 use watch::{Lasts, watched};
 
 /// How often output files are measured.
@@ -471,18 +471,15 @@ impl Helper {
     }
 
     fn start(&mut self, start: Start, pipes: Vec<OwnedFd>) -> Result<Running, String> {
+        // The output must be there: a rule can only be about what is.
+        let opened = Opened::open(&start.streams, pipes)?;
         let Some(confinement) = &start.confinement else {
-            return Running::start(start, Means { helper: self.name, pipes, confined: None });
+            return Running::start(start, Means { helper: self.name, opened, confined: None });
         };
         let output = match &start.streams {
             Streams::Kept(kept) => Some(kept.output.as_path()),
             Streams::Pipes => None,
         };
-        if let Some(output) = output {
-            // A rule can only be about what is there.
-            open_output(output)
-                .map_err(|error| format!("cannot write {}: {error}", output.display()))?;
-        }
         let asked = Asked { owner: &start.owner, confinement, output, cwd: &start.cwd };
         let entry = self.rooms.enter(&asked).map_err(|error| {
             format!("the sandbox cannot be had, so the command was not run: {error}")
@@ -492,7 +489,7 @@ impl Helper {
             self.answer_with(&answer, &[listener.as_fd()]).map_err(|error| error.to_string())?;
         }
         let confined = Some((entry.way, entry.room));
-        Running::start(start, Means { helper: self.name, pipes, confined })
+        Running::start(start, Means { helper: self.name, opened, confined })
     }
 
     fn answer(&mut self, answer: &Answer) -> io::Result<()> {

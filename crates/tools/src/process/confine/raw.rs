@@ -2,14 +2,12 @@
 #![expect(
     unsafe_code,
     reason = "mount_setattr and landlock_restrict_self have no safe wrapper that takes a descriptor \
-              made elsewhere, and seccomp has none; unshare is unsafe for what it does to files, \
-              which is not asked of it; and a command confines itself, between fork and exec"
+              made elsewhere, and seccomp has none; and unshare is unsafe for what it does to files, \
+              which is not asked of it"
 )]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use rustix::thread::UnshareFlags;
 
@@ -88,20 +86,6 @@ pub(super) fn unshare(namespaces: UnshareFlags) -> rustix::io::Result<()> {
     let namespaces = namespaces.difference(UnshareFlags::FILES);
     // SAFETY: the table of files stays shared.
     unsafe { rustix::thread::unshare_unsafe(namespaces) }
-}
-
-/// Has a command do something to itself before it is executed.
-///
-/// What it does may make system calls, but must neither allocate nor take a lock.
-pub(super) fn before_exec(
-    command: &mut Command,
-    enter: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
-) {
-    // SAFETY: the helper has one thread, so that a fork of it finds no lock taken by another; what
-    // is called keeps to system calls nevertheless.
-    unsafe {
-        command.pre_exec(enter);
-    }
 }
 
 fn checked(result: libc::c_long) -> rustix::io::Result<libc::c_long> {

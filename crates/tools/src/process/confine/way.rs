@@ -1,9 +1,8 @@
-//! What a command does to itself between fork and exec.
+//! What a command does to itself before it is executed.
 
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::process::Command;
 use std::sync::Arc;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -36,13 +35,8 @@ pub(in crate::process) struct Way {
 }
 
 impl Way {
-    /// Has a command go this way before it is executed.
-    pub(in crate::process) fn lead(self, command: &mut Command) {
-        raw::before_exec(command, move || self.go());
-    }
-
     /// Goes the way. Neither allocates nor takes a lock.
-    fn go(&self) -> io::Result<()> {
+    pub(in crate::process) fn go(&self) -> io::Result<()> {
         for (space, kind) in &self.spaces {
             move_into_link_name_space(space.as_fd(), Some(*kind))?;
         }

@@ -2,19 +2,17 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
+use std::io::{self, PipeWriter, Write};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::{ChildStdin, Command, Stdio};
 use std::time::Instant;
 
 use rustix::process::geteuid;
 
-use super::super::child::dies_with_parent;
 use super::super::confine::{RoomId, Way};
 use super::super::family::{Process, ROUND, TAG, tag};
 use super::super::output::{now_ms, open_output};
+use super::super::program::Program;
 use super::super::protocol::{Cause, CommandId, Kept, Start, Streams};
 
 /// A command that runs, or is over and may have left processes behind.
@@ -46,7 +44,7 @@ pub(super) struct Files {
 
 /// What is still to be written to a command's standard input.
 pub(super) struct Input {
-    pub(super) pipe: ChildStdin,
+    pub(super) pipe: PipeWriter,
     pub(super) pending: VecDeque<u8>,
     pub(super) close: bool,
 }
@@ -72,56 +70,49 @@ impl Ending {
 pub(super) struct Means {
     /// The name of its helper.
     pub(super) helper: u32,
-    /// What came with the request.
-    pub(super) pipes: Vec<OwnedFd>,
+    pub(super) opened: Opened,
     /// Its way into what confines it.
     pub(super) confined: Option<(Way, Option<RoomId>)>,
+}
+
+/// What a command reads from and writes to, opened.
+pub(super) struct Opened {
+    /// Its standard input, output and error.
+    stdio: [OwnedFd; 3],
+    files: Option<Files>,
+    input: Option<Input>,
 }
 
 impl Running {
     /// Starts a command, which goes its way into what confines it first.
     pub(super) fn start(start: Start, means: Means) -> Result<Self, String> {
-        let Means { helper, pipes, confined } = means;
+        let Means { helper, opened: Opened { stdio, files, input }, confined } = means;
         let tag = tag(helper, start.id);
-        let mut command = Command::new(&start.program);
-        command
-            .args(&start.arguments)
-            .current_dir(&start.cwd)
-            .env_clear()
-            .envs(start.environment)
-            .env(TAG, &tag)
-            .process_group(0);
+        let given = start.environment.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let environment = given.chain([(TAG, tag.as_str())]).collect();
+        let (way, room) = confined.unzip();
+        let pid = Program::new(&start.program, &start.arguments, &start.cwd, &environment)
+            .and_then(|program| program.spawn(&stdio, way.as_ref()))
+            .map_err(|error| {
+                let (program, cwd) = (start.program.display(), start.cwd.display());
+                format!("cannot run {program} in {cwd}: {error}")
+            })?;
         let limits = start.confinement.map(|confinement| confinement.limits);
-        // Of root it counts none.
+        // Of root the kernel counts none.
         let most = limits.and_then(|limits| limits.processes).filter(|_| geteuid().is_root());
-        let files = set_streams(&mut command, start.streams, pipes)?;
-        let room = confined.and_then(|(way, room)| {
-            way.lead(&mut command);
-            room
-        });
-        // Last, since changing what one may makes the kernel forget it.
-        dies_with_parent(&mut command);
-        let mut child = command.spawn().map_err(|error| {
-            let (program, cwd) = (start.program.display(), start.cwd.display());
-            format!("cannot run {program} in {cwd}: {error}")
-        })?;
-        let stdin = child.stdin.take().and_then(|pipe| {
-            rustix::io::ioctl_fionbio(pipe.as_fd(), true).ok()?;
-            Some(Input { pipe, pending: VecDeque::new(), close: false })
-        });
         Ok(Self {
             id: start.id,
             owner: start.owner,
-            pid: child.id().cast_signed(),
+            pid: pid.as_raw_pid(),
             tag,
             files,
             started_ms: now_ms(),
-            stdin,
+            stdin: input,
             is_over: false,
             cause: None,
             ending: None,
             strays: Vec::new(),
-            room,
+            room: room.flatten(),
             most,
         })
     }
@@ -137,29 +128,34 @@ pub(super) fn owns(owner: &str, other: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Sets what a command reads from and writes to; returns its files if it has some.
-fn set_streams(
-    command: &mut Command,
-    streams: Streams,
-    pipes: Vec<OwnedFd>,
-) -> Result<Option<Files>, String> {
-    let Kept { output: path, status, max_output, stdin } = match streams {
-        Streams::Kept(kept) => kept,
-        Streams::Pipes => {
-            let [stdin, stdout, stderr] = <[OwnedFd; 3]>::try_from(pipes)
-                .map_err(|_| "the pipes did not come with the request".to_owned())?;
-            command.stdin(stdin).stdout(stdout).stderr(stderr);
-            return Ok(None);
+impl Opened {
+    /// Opens what a command reads from and writes to; `pipes` came with the request.
+    pub(super) fn open(streams: &Streams, pipes: Vec<OwnedFd>) -> Result<Self, String> {
+        match streams {
+            Streams::Kept(kept) => Self::of_files(kept)
+                .map_err(|error| format!("cannot write {}: {error}", kept.output.display())),
+            Streams::Pipes => {
+                let stdio = <[OwnedFd; 3]>::try_from(pipes)
+                    .map_err(|_| "the pipes did not come with the request".to_owned())?;
+                Ok(Self { stdio, files: None, input: None })
+            }
         }
-    };
-    let output =
-        open_output(&path).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-    let copy = || output.try_clone().map_err(|error| error.to_string());
-    command
-        .stdin(if stdin { Stdio::piped() } else { Stdio::null() })
-        .stdout(copy()?)
-        .stderr(copy()?);
-    Ok(Some(Files { output, max_output, status }))
+    }
+
+    fn of_files(kept: &Kept) -> io::Result<Self> {
+        let output = open_output(&kept.output)?;
+        let (stdin, input) = match kept.stdin {
+            true => {
+                let (reader, pipe) = io::pipe()?;
+                rustix::io::ioctl_fionbio(&pipe, true)?;
+                (reader.into(), Some(Input { pipe, pending: VecDeque::new(), close: false }))
+            }
+            false => (File::open("/dev/null")?.into(), None),
+        };
+        let stdio = [stdin, output.try_clone()?.into(), output.try_clone()?.into()];
+        let files = Files { output, max_output: kept.max_output, status: kept.status.clone() };
+        Ok(Self { stdio, files: Some(files), input })
+    }
 }
 
 impl Input {
