@@ -362,7 +362,6 @@ async fn check_helper(environment: &Environment, report: &mut Report) {
         cwd: folder.clone(),
         environment: Vec::new(),
         output: folder.join("output"),
-        status: folder.join("status"),
         max_output: 1 << 10,
         stdin: false,
         confinement: None,

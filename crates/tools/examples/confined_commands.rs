@@ -62,7 +62,6 @@ fn command(folder: &Path, work: &Path, confinement: Option<Confinement>) -> Comm
         cwd: work.to_owned(),
         environment: Vec::new(),
         output: folder.join("output"),
-        status: folder.join("status"),
         max_output: 1 << 20,
         stdin: false,
         confinement,

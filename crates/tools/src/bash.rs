@@ -1,6 +1,6 @@
 //! Running commands.
 
-mod files;
+mod output_file;
 mod survive;
 
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::job::{Jobs, NewJob};
 use crate::process::{Cause, Command, ProcessError, Running, Status};
 use crate::workspace::{Workspace, owner};
 
-pub(crate) use files::Files;
+pub(crate) use output_file::OutputFile;
 
 /// The bytes of output from which on a command is killed.
 pub(crate) const MAX_OUTPUT: u64 = 1 << 30;
@@ -77,7 +77,7 @@ impl Bash {
     fn command(
         &self,
         input: &BashInput,
-        files: &Files,
+        output: &OutputFile,
         cx: &ToolContext,
     ) -> Result<Command, ToolError> {
         let mut environment = self.workspace.environment.variables().to_vec();
@@ -90,8 +90,7 @@ impl Bash {
             arguments: vec!["-c".to_owned(), input.command.clone()],
             cwd: self.workspace.cwd.clone(),
             environment,
-            output: files.output.clone(),
-            status: files.status.clone(),
+            output: output.path.clone(),
             max_output: MAX_OUTPUT,
             // A command nobody can write to must find the end of its input, not wait for it.
             stdin: input.is_background(),
@@ -102,14 +101,14 @@ impl Bash {
 
     /// Hands a running command over to the jobs and tells the model.
     async fn keep(&self, call: Call, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
-        let (text, shown) = call.files.excerpt(0, cx.output_bytes).await?;
+        let (text, shown) = call.output.excerpt(0, cx.output_bytes).await?;
         let ran = call.started.elapsed();
         let timeout = call.input.timeout.map(Duration::from_secs);
         let job = NewJob {
             has_stdin: call.input.is_background(),
             command: call.input.command,
             running: call.running,
-            files: call.files,
+            output: call.output,
             started: call.started,
             time_left: timeout.map(|timeout| timeout.saturating_sub(ran)),
             shown,
@@ -144,7 +143,7 @@ impl BashInput {
 /// A command that was started by a call.
 struct Call {
     input: BashInput,
-    files: Files,
+    output: OutputFile,
     running: Running,
     started: Instant,
 }
@@ -177,23 +176,23 @@ impl Tool for Bash {
         if input.is_surviving() {
             return self.survive(input, cx).await;
         }
-        let files = Files::create(&self.workspace.folder(cx), cx.call.as_str())
+        let output = OutputFile::create(&self.workspace.folder(cx), cx.call.as_str())
             .map_err(|error| ToolError::Failed(format!("cannot keep the output: {error}")))?;
-        let command = self.command(&input, &files, cx)?;
+        let command = self.command(&input, &output, cx)?;
         let sandbox = Sandboxed::of(&command);
         let started = Instant::now();
         let running = self.workspace.processes.start(command).await;
         let running = running.map_err(|error| ToolError::Failed(error.to_string()))?;
         let (time, is_last) = input.time(cx.tool_time);
-        let mut call = Call { input, files, running, started };
-        let seen = watch(&mut call.running, &call.files.output, time, cx).await;
+        let mut call = Call { input, output, running, started };
+        let seen = watch(&mut call.running, &call.output.path, time, cx).await;
         if matches!(seen, Seen::Late) && !is_last {
             return self.keep(call, cx).await;
         }
         if matches!(seen, Seen::Canceled | Seen::Late) {
             call.running.end(GRACE).await;
         }
-        let (mut text, _) = call.files.excerpt(0, cx.output_bytes).await?;
+        let (mut text, _) = call.output.excerpt(0, cx.output_bytes).await?;
         match seen {
             Seen::Over(Ok(status)) => {
                 describe_end(&mut text, &status, started.elapsed());

@@ -27,11 +27,18 @@ impl FolderLock {
     /// # Errors
     /// [`io::ErrorKind::TimedOut`] if somebody else keeps it for a minute.
     pub(crate) fn take(folder: &Path) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
         let mut options = OpenOptions::new();
         // Others may have put a pipe there, which waits for a reader, or a link to anywhere.
         options.custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed());
-        let file = options.create(true).truncate(false).write(true).open(folder.join(".lock"))?;
+        options.create(true).truncate(false).write(true);
+        let path = folder.join(".lock");
+        let file = match options.open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(folder)?;
+                options.open(&path)?
+            }
+            opened => opened?,
+        };
         let until = Instant::now() + LONGEST;
         loop {
             match file.try_lock() {

@@ -214,7 +214,7 @@ fn unknown(wanted: Option<&str>, known: &[Known]) -> ToolError {
 /// Returns what is new in a job's output, and its state.
 async fn output(live: &Live, cx: &ToolContext) -> Result<ToolOutput, ToolError> {
     let state = live_state(live);
-    let (text, end) = live.kept.files().excerpt(live.shown(), cx.output_bytes).await?;
+    let (text, end) = live.kept.output().excerpt(live.shown(), cx.output_bytes).await?;
     live.set_shown(end);
     let text = if text.is_empty() { "(no new output)".to_owned() } else { text };
     Ok(after(text, &format!("[{}: {state}]", live.kept.id)).into())
@@ -223,7 +223,7 @@ async fn output(live: &Live, cx: &ToolContext) -> Result<ToolOutput, ToolError> 
 /// Returns what is new in the output of a job that survives, and its state.
 pub(crate) async fn new_output(found: &Found, cx: &ToolContext) -> Result<String, ToolError> {
     let state = state_of(&found.survivor);
-    let (text, end) = found.kept().files().excerpt(found.shown(), cx.output_bytes).await?;
+    let (text, end) = found.kept().output().excerpt(found.shown(), cx.output_bytes).await?;
     found.set_shown(end);
     let text = if text.is_empty() { "(no new output)".to_owned() } else { text };
     Ok(after(text, &format!("[{}: {state}]", found.survivor.asked().id)))
@@ -261,7 +261,7 @@ async fn past_output(
     match action {
         JobAction::Write => Err(ToolError::Failed(format!("{} is over: {state}", kept.id))),
         JobAction::List | JobAction::Output | JobAction::Kill => {
-            let (text, _) = kept.files().excerpt(0, cx.output_bytes).await?;
+            let (text, _) = kept.output().excerpt(0, cx.output_bytes).await?;
             Ok(after(text, &format!("[{}: {state}]", kept.id)).into())
         }
     }

@@ -4,8 +4,8 @@
 //! reaper of everything that descends from the commands, so that it finds also what has left its
 //! process group, and it sees when bowline is gone, however it went, and ends it all. A second process
 //! watches over it, and ends what a helper leaves that is killed itself. Where it can be had both are helped
-//! by a cgroup. The helper has no terminal and an empty environment, and it keeps how each command ended in
-//! a file.
+//! by a cgroup. The helper has no terminal and an empty environment, and it writes down how each command
+//! ended.
 //!
 //! A command that is to outlive bowline gets a helper of its own instead, its keeper: see [`Survivor`].
 //!
@@ -49,6 +49,7 @@ use link::{Ends, Link, Order};
 use protocol::{Kept, Start, Streams};
 
 pub use available::Available;
+pub use output::ended;
 pub use protocol::{Cause, Status};
 pub use survivor::{Asked, Fate, Survivor};
 
@@ -177,10 +178,8 @@ pub struct Command {
     /// Its whole environment.
     pub environment: Vec<(String, String)>,
     /// The file that takes standard output and standard error in the order in which they come.
-    /// What is in it stays.
+    /// What is in it stays, and [`ended`] finds beside it how the command ended.
     pub output: PathBuf,
-    /// The file that takes how it ended, as a JSON [`Status`].
-    pub status: PathBuf,
     /// The bytes in the output file from which on the command is killed.
     pub max_output: u64,
     /// Whether [`Running::write`] reaches its standard input; otherwise that is empty.
@@ -321,7 +320,6 @@ impl Processes {
             environment: command.environment,
             streams: Streams::Kept(Kept {
                 output: command.output,
-                status: command.status,
                 max_output: command.max_output,
                 stdin: command.stdin,
             }),

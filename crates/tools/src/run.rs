@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bowline_agent::tool::{ToolContext, ToolError};
 
-use crate::bash::{Files, GRACE, MAX_OUTPUT, Seen, after, describe_end, end_of, watch};
+use crate::bash::{GRACE, MAX_OUTPUT, OutputFile, Seen, after, describe_end, end_of, watch};
 use crate::confined::{Sandboxed, confined};
 use crate::process::Command;
 use crate::workspace::{Workspace, owner};
@@ -50,7 +50,7 @@ pub(crate) async fn run(
     program: Program,
     cx: &ToolContext,
 ) -> Result<String, ToolError> {
-    let files = Files::create(&workspace.folder(cx), cx.call.as_str())
+    let output = OutputFile::create(&workspace.folder(cx), cx.call.as_str())
         .map_err(|error| ToolError::Failed(format!("cannot keep the output: {error}")))?;
     let line = program.line();
     let command = Command {
@@ -59,8 +59,7 @@ pub(crate) async fn run(
         arguments: program.arguments,
         cwd: program.cwd,
         environment: program.environment,
-        output: files.output.clone(),
-        status: files.status.clone(),
+        output: output.path.clone(),
         max_output: MAX_OUTPUT,
         stdin: false,
         confinement: None,
@@ -71,11 +70,11 @@ pub(crate) async fn run(
     let running = workspace.processes.start(command).await;
     let mut running = running.map_err(|error| ToolError::Failed(error.to_string()))?;
     let time = shorter(program.time, cx.tool_time);
-    let seen = watch(&mut running, &files.output, time, cx).await;
+    let seen = watch(&mut running, &output.path, time, cx).await;
     if matches!(seen, Seen::Canceled | Seen::Late) {
         running.end(GRACE).await;
     }
-    let (mut text, _) = files.excerpt(0, cx.output_bytes).await?;
+    let (mut text, _) = output.excerpt(0, cx.output_bytes).await?;
     match seen {
         Seen::Over(Ok(status)) => {
             describe_end(&mut text, &status, started.elapsed());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bowline_agent::tool::{ToolContext, ToolError, ToolOutput};
 
-use super::{Bash, BashInput, Files, START, after};
+use super::{Bash, BashInput, OutputFile, START, after};
 use crate::confined::in_folder_of_its_own;
 use crate::job::{Found, new_output};
 use crate::process::{Asked, Fate};
@@ -56,10 +56,10 @@ impl Bash {
             ToolError::Failed(format!("cannot keep what it needs: {error}"))
         };
         let folder = self.workspace.folder(cx);
-        let files = Files::create(&folder, cx.call.as_str()).map_err(failed)?;
-        let temporary = files.output.with_extension("tmp");
+        let output = OutputFile::create(&folder, cx.call.as_str()).map_err(failed)?;
+        let temporary = output.path.with_extension("tmp");
         DirBuilder::new().recursive(true).mode(0o700).create(&temporary).map_err(failed)?;
-        let mut command = self.command(input, &files, cx)?;
+        let mut command = self.command(input, &output, cx)?;
         command.stdin = false;
         let note = in_folder_of_its_own(&mut command, temporary.canonicalize().map_err(failed)?);
         let asked = Asked {
@@ -67,8 +67,7 @@ impl Bash {
             call: cx.call.to_string(),
             id: self.jobs.next_id(cx, &self.workspace),
             command: input.command.clone(),
-            output: files.output,
-            status: files.status,
+            output: output.path,
         };
         let time = input.timeout.map(Duration::from_secs);
         let survivor = self.workspace.processes.survive(command, asked, time).await;

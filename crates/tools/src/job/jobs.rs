@@ -14,8 +14,8 @@ use bowline_agent::id::AgentId;
 use bowline_agent::tool::{ToolContext, ToolError};
 
 use super::Known;
-use crate::bash::{Files, GRACE};
-use crate::process::{Running, Status, Survivor};
+use crate::bash::{GRACE, OutputFile};
+use crate::process::{Running, Status, Survivor, ended};
 use crate::workspace::{Workspace, owner};
 
 /// The name under which jobs are recorded.
@@ -40,7 +40,6 @@ pub(super) struct Kept {
     pub(super) id: String,
     pub(super) command: String,
     output: PathBuf,
-    status: PathBuf,
     /// Whether it was to outlive the process that had started it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) survives: bool,
@@ -51,7 +50,7 @@ pub(super) struct Kept {
 pub(crate) struct NewJob {
     pub(crate) command: String,
     pub(crate) running: Running,
-    pub(crate) files: Files,
+    pub(crate) output: OutputFile,
     pub(crate) has_stdin: bool,
     pub(crate) started: Instant,
     /// How long it may still run.
@@ -63,13 +62,12 @@ pub(crate) struct NewJob {
 impl Jobs {
     /// Takes a command over and returns the id by which its agent knows it.
     pub(crate) fn keep(&self, job: NewJob, cx: &ToolContext) -> Result<String, ToolError> {
-        let folder = job.files.output.parent().unwrap_or(Path::new(""));
+        let folder = job.output.path.parent().unwrap_or(Path::new(""));
         let id = self.next_id_in(folder, cx);
         let kept = Kept {
             id: id.clone(),
             command: short(&job.command),
-            output: job.files.output.clone(),
-            status: job.files.status.clone(),
+            output: job.output.path.clone(),
             survives: false,
         };
         cx.record(RECORD, &kept)?;
@@ -156,7 +154,6 @@ impl Found {
             id: asked.id.clone(),
             command: short(&asked.command),
             output: asked.output.clone(),
-            status: asked.status.clone(),
             survives: true,
         }
     }
@@ -182,8 +179,8 @@ fn recorded(cx: &ToolContext) -> Vec<Kept> {
 }
 
 impl Kept {
-    pub(super) fn files(&self) -> Files {
-        Files { output: self.output.clone(), status: self.status.clone() }
+    pub(super) fn output(&self) -> OutputFile {
+        OutputFile { path: self.output.clone() }
     }
 
     /// Tells whether it belongs to the session of another folder, from which this one was copied.
@@ -193,7 +190,7 @@ impl Kept {
 
     /// Reads how it ended, if that was written down.
     pub(super) fn status(&self) -> Option<Status> {
-        serde_json::from_slice(&std::fs::read(&self.status).ok()?).ok()
+        ended(&self.output)
     }
 }
 

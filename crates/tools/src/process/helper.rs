@@ -25,10 +25,10 @@ use super::cgroup::Cgroup;
 use super::child::wake_on;
 use super::confine::{Asked, RoomId, Rooms};
 use super::family::{self, Process, TAG};
-use super::output::{now_ms, write_status};
+use super::output::{Output, now_ms};
 use super::protocol::{Answer, Cause, CommandId, Request, Start, Status, Streams};
 use crate::guard::Network;
-use running::{Ending, Files, Means, Opened, Running, owns};
+use running::{Ending, Means, Opened, Running, owns};
 use watch::{Lasts, watched};
 
 /// How often output files are measured.
@@ -154,7 +154,7 @@ impl Helper {
         let now = Instant::now();
         let endings = self.commands.iter().filter_map(|command| command.ending.as_ref());
         let ends = endings.map(|ending| ending.due().saturating_duration_since(now));
-        let writes_files = self.commands.iter().any(|command| command.files.is_some());
+        let writes_files = self.commands.iter().any(|command| command.output.is_some());
         let measure = writes_files.then_some(MEASURE);
         let tidy = self.rooms.due(|room| is_used(&self.commands, room));
         let deadline = self.deadline.map(|deadline| deadline.saturating_duration_since(now));
@@ -204,9 +204,9 @@ impl Helper {
             ended_ms: now_ms(),
             cause: command.cause,
         };
-        if let Some(files) = &command.files {
+        if let Some(output) = &command.output {
             // A full disk must not keep bowline from hearing of it.
-            let _ = write_status(&files.status, &status);
+            let _ = output.note_end(&status);
         }
         let id = command.id;
         self.answer(&Answer::Exited { id, status })
@@ -378,10 +378,7 @@ impl Helper {
     /// Kills the commands that have written too much.
     fn measure(&mut self) {
         let is_too_much = |command: &Running| {
-            let is_large = |files: &Files| {
-                files.output.metadata().is_ok_and(|meta| meta.len() > files.max_output)
-            };
-            command.ending.is_none() && command.files.as_ref().is_some_and(is_large)
+            command.ending.is_none() && command.output.as_ref().is_some_and(Output::is_too_large)
         };
         if self.commands.iter().any(is_too_much) {
             self.end(is_too_much, Duration::ZERO, Cause::Output);
@@ -463,7 +460,7 @@ impl Helper {
         if let Some(cgroup) = &cgroup {
             cgroup.kill_others();
         }
-        // Answers go nowhere now; the status files are still written.
+        // Answers go nowhere now; how commands ended is still written down.
         family::end_descendants(|| drop(self.reap()));
         if let Some(cgroup) = cgroup {
             cgroup.remove();
@@ -497,7 +494,7 @@ impl Helper {
     }
 
     fn answer_with(&mut self, answer: &Answer, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        // Who keeps a command tells nobody: its files say it.
+        // Who keeps a command tells nobody: what it writes down says it.
         self.line.as_mut().map_or(Ok(()), |line| line.answer(answer, descriptors))
     }
 }

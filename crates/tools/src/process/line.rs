@@ -229,7 +229,7 @@ impl Inbox {
 fn paths(start: &Start) -> Vec<&Path> {
     let mut paths = vec![start.program.as_path(), &start.cwd];
     if let Streams::Kept(kept) = &start.streams {
-        paths.extend([kept.output.as_path(), &kept.status]);
+        paths.push(&kept.output);
     }
     if let Some(confinement) = &start.confinement {
         let named = confinement.writable.iter().chain(&confinement.protected);

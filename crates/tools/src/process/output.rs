@@ -1,23 +1,82 @@
-//! The files of a command: its output and its status.
+//! The files of commands: the output of each, and for all in a folder how they ended.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::protocol::Status;
+use serde::{Deserialize, Serialize};
 
-/// Opens the file that takes a command's output: each write goes to its end, whoever writes.
-pub(super) fn open_output(path: &Path) -> io::Result<File> {
+use super::protocol::{Kept, Status};
+
+/// The file in a folder of outputs that says how their commands ended.
+const ENDED: &str = "ended.jsonl";
+
+/// A line of that file.
+#[derive(Debug, Serialize, Deserialize)]
+struct Ended {
+    /// The name of the command's output.
+    output: String,
+    #[serde(flatten)]
+    status: Status,
+}
+
+/// The output of a command, both standard output and standard error in the order in which they come.
+#[derive(Debug)]
+pub(super) struct Output {
+    path: PathBuf,
+    file: File,
+    max_bytes: u64,
+}
+
+impl Output {
+    /// Opens the file; each write goes to its end, whoever writes.
+    pub(super) fn open(kept: &Kept) -> io::Result<Self> {
+        let file = append_to(&kept.output)?;
+        Ok(Self { path: kept.output.clone(), file, max_bytes: kept.max_output })
+    }
+
+    /// Returns another descriptor of it.
+    pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.file.try_clone().map(OwnedFd::from)
+    }
+
+    /// Tells whether the command has written more than it may.
+    pub(super) fn is_too_large(&self) -> bool {
+        self.file.metadata().is_ok_and(|meta| meta.len() > self.max_bytes)
+    }
+
+    /// Writes down how the command ended. To make a file of its own for that would cost more than all the
+    /// rest of it.
+    pub(super) fn note_end(&self, status: &Status) -> io::Result<()> {
+        let ended = Ended { output: name(&self.path), status: status.clone() };
+        // Half a line of somebody who was killed ends here.
+        let line = [b"\n".as_slice(), &serde_json::to_vec(&ended)?].concat();
+        append_to(&record(&self.path))?.write_all(&line)
+    }
+}
+
+/// Returns how the command ended whose output is in a file, if that was written down.
+pub fn ended(output: &Path) -> Option<Status> {
+    let (name, text) = (name(output), fs::read(record(output)).ok()?);
+    let ended = text.rsplit(|byte| *byte == b'\n').find_map(|line| {
+        serde_json::from_slice(line).ok().filter(|ended: &Ended| ended.output == name)
+    });
+    ended.map(|ended| ended.status)
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-/// Writes a status file.
-pub(super) fn write_status(path: &Path, status: &Status) -> io::Result<()> {
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    file.write_all(&serde_json::to_vec(status)?)
+fn record(output: &Path) -> PathBuf {
+    output.with_file_name(ENDED)
+}
+
+fn name(output: &Path) -> String {
+    output.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Returns the time of day in milliseconds since 1970.

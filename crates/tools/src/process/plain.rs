@@ -1,8 +1,6 @@
 //! Commands without a helper: children of bowline itself, each in a process group.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -15,8 +13,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::ProcessError;
 use super::link::{Ends, Exited, Order};
-use super::output::{now_ms, open_output, write_status};
-use super::protocol::{Cause, Kept, Start, Status, Streams};
+use super::output::{Output, now_ms};
+use super::protocol::{Cause, Start, Status, Streams};
 
 /// Serves orders until there are no more; then everything is killed.
 pub(super) async fn run(mut orders: mpsc::Receiver<Order>) {
@@ -101,7 +99,7 @@ fn spawn(
     if start.confinement.is_some() {
         return Err((exited, NO_SANDBOX.to_owned()));
     }
-    let (mut child, files) = match spawn_with(&start, pipes) {
+    let (mut child, output) = match spawn_with(&start, pipes) {
         Ok(started) => started,
         Err(error) => {
             let (program, cwd) = (start.program.display(), start.cwd.display());
@@ -115,18 +113,11 @@ fn spawn(
         tasks.spawn(feed(pipe, texts));
         write
     });
-    tasks.spawn(watch(child, files, exited, pid));
+    tasks.spawn(watch(child, output, exited, pid));
     Ok(Group { pid, owner: start.owner, stdin })
 }
 
-/// The files of a command that runs.
-struct Files {
-    output: File,
-    max_output: u64,
-    status: PathBuf,
-}
-
-fn spawn_with(start: &Start, pipes: Option<Ends>) -> std::io::Result<(Child, Option<Files>)> {
+fn spawn_with(start: &Start, pipes: Option<Ends>) -> std::io::Result<(Child, Option<Output>)> {
     let mut command = Command::new(&start.program);
     command
         .args(&start.arguments)
@@ -135,14 +126,14 @@ fn spawn_with(start: &Start, pipes: Option<Ends>) -> std::io::Result<(Child, Opt
         .envs(start.environment.iter().map(|(name, value)| (name, value)))
         .process_group(0)
         .kill_on_drop(true);
-    let files = match (&start.streams, pipes) {
-        (Streams::Kept(Kept { output, status, max_output, stdin }), _) => {
-            let output = open_output(output)?;
+    let output = match (&start.streams, pipes) {
+        (Streams::Kept(kept), _) => {
+            let output = Output::open(kept)?;
             command
-                .stdin(if *stdin { Stdio::piped() } else { Stdio::null() })
-                .stdout(output.try_clone()?)
-                .stderr(output.try_clone()?);
-            Some(Files { output, max_output: *max_output, status: status.clone() })
+                .stdin(if kept.stdin { Stdio::piped() } else { Stdio::null() })
+                .stdout(output.descriptor()?)
+                .stderr(output.descriptor()?);
+            Some(output)
         }
         (Streams::Pipes, Some([stdin, stdout, stderr])) => {
             command.stdin(stdin).stdout(stdout).stderr(stderr);
@@ -150,7 +141,7 @@ fn spawn_with(start: &Start, pipes: Option<Ends>) -> std::io::Result<(Child, Opt
         }
         (Streams::Pipes, None) => return Err(std::io::ErrorKind::BrokenPipe.into()),
     };
-    Ok((command.spawn()?, files))
+    Ok((command.spawn()?, output))
 }
 
 async fn feed(mut pipe: ChildStdin, mut texts: mpsc::UnboundedReceiver<String>) {
@@ -162,18 +153,16 @@ async fn feed(mut pipe: ChildStdin, mut texts: mpsc::UnboundedReceiver<String>) 
 }
 
 /// Waits for a command's end, and kills it if it writes too much.
-async fn watch(mut child: Child, files: Option<Files>, exited: Exited, pid: Pid) {
+async fn watch(mut child: Child, output: Option<Output>, exited: Exited, pid: Pid) {
     let started_ms = now_ms();
     let mut cause = None;
     let mut measure = interval(Duration::from_millis(250));
     measure.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let is_too_much =
-        |files: &Files| files.output.metadata().is_ok_and(|meta| meta.len() > files.max_output);
     let status = loop {
         tokio::select! {
             status = child.wait() => break status,
-            _ = measure.tick(), if files.is_some() => {
-                if files.as_ref().is_some_and(is_too_much) {
+            _ = measure.tick(), if output.is_some() => {
+                if output.as_ref().is_some_and(Output::is_too_large) {
                     cause = Some(Cause::Output);
                     let _ = kill_process_group(pid, Signal::KILL);
                 }
@@ -188,8 +177,8 @@ async fn watch(mut child: Child, files: Option<Files>, exited: Exited, pid: Pid)
         ended_ms: now_ms(),
         cause,
     });
-    if let (Ok(status), Some(files)) = (&status, &files) {
-        let _ = write_status(&files.status, status);
+    if let (Ok(status), Some(output)) = (&status, &output) {
+        let _ = output.note_end(status);
     }
     let _ = exited.send(status.map_err(|error| ProcessError::Refused(error.to_string())));
 }

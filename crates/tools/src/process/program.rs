@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::process::{
     Pid, Signal, chdir, getpid, getppid, set_parent_process_death_signal, setpgid,
@@ -18,44 +18,31 @@ use super::confine::Way;
 /// A program, and what it is started with.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// Where it may be: the first that is there is taken.
-    paths: Vec<CString>,
+    path: CString,
     arguments: Strings,
     environment: Strings,
     cwd: CString,
 }
 
-/// Where programs are looked for if the environment does not say it.
-const PATH: &str = "/bin:/usr/bin";
-
 impl Program {
-    /// Takes a program, which is looked for as the environment that it gets says, if only its name is known.
+    /// Takes the path of a program, and what it gets.
     pub(super) fn new(
         program: &Path,
         arguments: &[String],
         cwd: &Path,
         environment: &BTreeMap<&str, &str>,
     ) -> io::Result<Self> {
-        let name = CString::new(program.as_os_str().as_bytes())?;
-        let arguments = arguments.iter().map(|argument| CString::new(argument.as_str()));
-        let arguments: Vec<_> =
-            [Ok(name)].into_iter().chain(arguments).collect::<Result<_, _>>()?;
-        let pair = |(name, value): (&&str, &&str)| CString::new(format!("{name}={value}"));
-        let variables: Vec<_> = environment.iter().map(pair).collect::<Result<_, _>>()?;
-        let path = |path: PathBuf| CString::new(path.into_os_string().into_encoded_bytes());
-        let paths = match program.as_os_str().as_bytes().contains(&b'/') {
-            true => vec![path(program.to_owned())?],
-            false => {
-                let folders = environment.get("PATH").copied().unwrap_or(PATH);
-                let folders = std::env::split_paths(folders);
-                folders.map(|folder| path(folder.join(program))).collect::<Result<_, _>>()?
-            }
-        };
+        let path = |path: &Path| CString::new(path.as_os_str().as_bytes());
+        let (program, cwd) = (path(program)?, path(cwd)?);
+        let given = arguments.iter().map(|argument| CString::new(argument.as_str()));
+        let arguments = [Ok(program.clone())].into_iter().chain(given);
+        let variables = environment.iter();
+        let variables = variables.map(|(name, value)| CString::new(format!("{name}={value}")));
         Ok(Self {
-            paths,
-            arguments: arguments.into(),
-            environment: variables.into(),
-            cwd: path(cwd.to_owned())?,
+            path: program,
+            arguments: arguments.collect::<Result<Vec<_>, _>>()?.into(),
+            environment: variables.collect::<Result<Vec<_>, _>>()?.into(),
+            cwd,
         })
     }
 
@@ -65,7 +52,7 @@ impl Program {
     pub(super) fn spawn(&self, stdio: &[OwnedFd; 3], way: Option<&Way>) -> io::Result<Pid> {
         let parent = getpid();
         child::spawn(&mut || match self.arrive(stdio, way, parent) {
-            Ok(()) => self.execute(),
+            Ok(()) => child::become_program(&self.path, &self.arguments, &self.environment),
             Err(error) => error,
         })
     }
@@ -87,19 +74,5 @@ impl Program {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         // The parent may have died before the signal was asked for.
         if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
-    }
-
-    fn execute(&self) -> io::Error {
-        let mut failed = io::Error::from_raw_os_error(libc::ENOENT);
-        for path in &self.paths {
-            let error = child::become_program(path, &self.arguments, &self.environment);
-            match error.raw_os_error() {
-                Some(libc::ENOENT | libc::ENOTDIR) => {}
-                // It may be elsewhere, too.
-                Some(libc::EACCES) => failed = error,
-                _ => return error,
-            }
-        }
-        failed
     }
 }

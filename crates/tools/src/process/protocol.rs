@@ -62,13 +62,11 @@ pub(super) enum Streams {
     Pipes,
 }
 
-/// The files of a command.
+/// The output of a command, and its input.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Kept {
     /// The file that takes standard output and standard error, in the order in which they come.
     pub(super) output: PathBuf,
-    /// The file that takes the [`Status`].
-    pub(super) status: PathBuf,
     /// The size of the output file from which on the command is killed.
     pub(super) max_output: u64,
     /// Whether standard input is a pipe that `Write` writes to, or `/dev/null`.
@@ -91,7 +89,7 @@ pub(super) enum Answer {
     Listening { owner: String, hosts: Vec<String> },
 }
 
-/// How a command ended: what its status file holds, as JSON.
+/// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// The process that ran it.

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, sleep};
 
-use super::output::now_ms;
+use super::output::{ended, now_ms};
 use super::protocol::{Keep, Start, Status};
 use super::{HELPER_ARGUMENT, KEEPER_ARGUMENT, PATIENCE, ProcessError};
 
@@ -47,8 +47,6 @@ pub struct Asked {
     pub command: String,
     /// The file that takes its output.
     pub output: PathBuf,
-    /// The file that takes how it ended.
-    pub status: PathBuf,
 }
 
 /// What a keeper says of itself before it starts the command.
@@ -208,7 +206,7 @@ impl Survivor {
     }
 
     fn status(&self) -> Option<Status> {
-        serde_json::from_slice(&fs::read(&self.asked.status).ok()?).ok()
+        ended(&self.asked.output)
     }
 }
 

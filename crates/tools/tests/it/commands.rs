@@ -1,7 +1,6 @@
 //! Commands, with real processes.
 
 use std::io::BufRead;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use bowline_agent::event::AgentMeta;
 use bowline_agent::on_end::OnEnd as _;
 use bowline_agent::tool::ToolError;
 use bowline_tools::Bash;
-use bowline_tools::process::{Cause, Command, Helper, ProcessError, Processes, Status};
+use bowline_tools::process::{Cause, Command, Helper, ProcessError, Processes, Status, ended};
 
 use crate::desk::{Desk, failure, helper, is_alive, pids, until, with_time_held};
 
@@ -35,15 +34,10 @@ fn command(desk: &Desk, text: &str) -> Command {
         cwd: desk.workspace.cwd.clone(),
         environment: desk.workspace.environment.variables().to_vec(),
         output: desk.path("out"),
-        status: desk.path("status"),
         max_output: u64::MAX,
         stdin: false,
         confinement: None,
     }
-}
-
-fn status(path: &Path) -> Status {
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
 async fn bash(desk: &Desk, command: &str) -> Result<String, ToolError> {
@@ -58,7 +52,7 @@ async fn output_comes_in_order_and_is_kept() {
     assert_eq!(text, format!("one\ntwo\nthree\n{}\n", desk.workspace.cwd.display()));
     let session = desk.root.path().join("session");
     assert_eq!(std::fs::read_to_string(session.join("call.out")).unwrap(), text);
-    assert_eq!(status(&session.join("call.status")).code, Some(0));
+    assert_eq!(ended(&session.join("call.out")).unwrap().code, Some(0));
 }
 
 #[tokio::test]
@@ -263,7 +257,7 @@ async fn a_command_can_be_written_to() {
 async fn without_a_helper_commands_run_and_end_with_their_group() {
     let desk = Desk::with(Helper::None);
     assert_eq!(bash(&desk, "echo one; exit 2").await.unwrap(), "one\n[exit code 2]");
-    assert_eq!(status(&desk.root.path().join("session/call.status")).code, Some(2));
+    assert_eq!(ended(&desk.root.path().join("session/call.out")).unwrap().code, Some(2));
     let call = bash(&desk, "trap '' TERM; sleep 1000 & echo $! > pid; echo $$ > first; wait");
     let cancel = async {
         let pids = pids(&desk.workspace.cwd, ["pid", "first"]).await;
@@ -291,9 +285,9 @@ async fn nothing_is_left_when_bowline_is_killed() {
     // The output pipe that bowline had is not held by anybody either.
     let rest = std::io::BufReader::new(bowline.stdout.take().unwrap()).lines().count();
     assert!(rest < 100);
-    let path = desk.path("status");
-    until("the status is written", || path.metadata().is_ok_and(|meta| meta.len() > 0)).await;
-    let status = status(&path);
+    let output = desk.path("out");
+    until("its end is written down", || ended(&output).is_some()).await;
+    let status = ended(&output).unwrap();
     assert_eq!((status.signal, status.cause), (Some(9), Some(Cause::Orphaned)));
 }
 

@@ -146,7 +146,7 @@ async fn a_later_process_tells_what_became_of_a_job() {
     assert_eq!(text, format!("said\n[j1: {orphaned}]"));
     let text = second.job(json!({ "action": "list" })).await.unwrap();
     assert_eq!(text, format!("j1: {orphaned}: echo said; sleep 1000; true\n"));
-    std::fs::remove_file(second.desk.root.path().join("session/call.status")).unwrap();
+    std::fs::remove_file(second.desk.root.path().join("session/ended.jsonl")).unwrap();
     let text = second.job(json!({ "action": "output" })).await.unwrap();
     assert!(text.ends_with("nobody knows how]"), "{text}");
     let text = second.bash(command).await.unwrap();

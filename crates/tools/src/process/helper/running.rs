@@ -4,14 +4,13 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, PipeWriter, Write};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::time::Instant;
 
 use rustix::process::geteuid;
 
 use super::super::confine::{RoomId, Way};
 use super::super::family::{Process, ROUND, TAG, tag};
-use super::super::output::{now_ms, open_output};
+use super::super::output::{Output, now_ms};
 use super::super::program::Program;
 use super::super::protocol::{Cause, CommandId, Kept, Start, Streams};
 
@@ -21,7 +20,7 @@ pub(super) struct Running {
     pub(super) owner: String,
     pub(super) pid: i32,
     pub(super) tag: String,
-    pub(super) files: Option<Files>,
+    pub(super) output: Option<Output>,
     pub(super) started_ms: u64,
     pub(super) stdin: Option<Input>,
     pub(super) is_over: bool,
@@ -33,13 +32,6 @@ pub(super) struct Running {
     pub(super) room: Option<RoomId>,
     /// How many processes it may have, if the kernel does not count them.
     pub(super) most: Option<u64>,
-}
-
-/// The files of a command.
-pub(super) struct Files {
-    pub(super) output: File,
-    pub(super) max_output: u64,
-    pub(super) status: PathBuf,
 }
 
 /// What is still to be written to a command's standard input.
@@ -79,14 +71,14 @@ pub(super) struct Means {
 pub(super) struct Opened {
     /// Its standard input, output and error.
     stdio: [OwnedFd; 3],
-    files: Option<Files>,
+    output: Option<Output>,
     input: Option<Input>,
 }
 
 impl Running {
     /// Starts a command, which goes its way into what confines it first.
     pub(super) fn start(start: Start, means: Means) -> Result<Self, String> {
-        let Means { helper, opened: Opened { stdio, files, input }, confined } = means;
+        let Means { helper, opened: Opened { stdio, output, input }, confined } = means;
         let tag = tag(helper, start.id);
         let given = start.environment.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let environment = given.chain([(TAG, tag.as_str())]).collect();
@@ -105,7 +97,7 @@ impl Running {
             owner: start.owner,
             pid: pid.as_raw_pid(),
             tag,
-            files,
+            output,
             started_ms: now_ms(),
             stdin: input,
             is_over: false,
@@ -137,13 +129,13 @@ impl Opened {
             Streams::Pipes => {
                 let stdio = <[OwnedFd; 3]>::try_from(pipes)
                     .map_err(|_| "the pipes did not come with the request".to_owned())?;
-                Ok(Self { stdio, files: None, input: None })
+                Ok(Self { stdio, output: None, input: None })
             }
         }
     }
 
     fn of_files(kept: &Kept) -> io::Result<Self> {
-        let output = open_output(&kept.output)?;
+        let output = Output::open(kept)?;
         let (stdin, input) = match kept.stdin {
             true => {
                 let (reader, pipe) = io::pipe()?;
@@ -152,9 +144,8 @@ impl Opened {
             }
             false => (File::open("/dev/null")?.into(), None),
         };
-        let stdio = [stdin, output.try_clone()?.into(), output.try_clone()?.into()];
-        let files = Files { output, max_output: kept.max_output, status: kept.status.clone() };
-        Ok(Self { stdio, files: Some(files), input })
+        let stdio = [stdin, output.descriptor()?, output.descriptor()?];
+        Ok(Self { stdio, output: Some(output), input })
     }
 }
 

@@ -176,7 +176,6 @@ impl Cell {
     /// Returns a command of this cell.
     pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
-        let name = |end: &str| self.root().join(format!("out/{count}.{end}"));
         Command {
             owner: "session/agent".to_owned(),
             program: program.into(),
@@ -186,8 +185,7 @@ impl Cell {
                 "PATH".to_owned(),
                 "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin".to_owned(),
             )],
-            output: name("output"),
-            status: name("status"),
+            output: self.root().join(format!("out/{count}.out")),
             max_output: 1 << 24,
             stdin: false,
             confinement: Some(self.confinement.clone()),

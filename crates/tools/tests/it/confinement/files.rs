@@ -40,7 +40,7 @@ async fn nothing_is_written_outside() {
             "touch ../made".to_owned(),
             "cp inside ../copied".to_owned(),
             "dd if=inside of=../outside conv=notrunc status=none".to_owned(),
-            "echo x > ../out/0.status".to_owned(),
+            "echo x > ../out/ended.jsonl".to_owned(),
             "mv ../work ../moved".to_owned(),
             "echo x > /tmp/bowline-escaped".to_owned(),
         ];

@@ -1,4 +1,4 @@
-//! The files that a command leaves: its output, and how it ended.
+//! The file that a command leaves: its output.
 
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
@@ -13,15 +13,14 @@ use crate::excerpt::{Bounds, excerpt};
 /// An output longer than this is read where it does not hold up others.
 const LARGE: u64 = 1 << 20;
 
-/// The files of one command.
+/// The file with the output of one command.
 #[derive(Debug, Clone)]
-pub(crate) struct Files {
-    pub(crate) output: PathBuf,
-    pub(crate) status: PathBuf,
+pub(crate) struct OutputFile {
+    pub(crate) path: PathBuf,
 }
 
-impl Files {
-    /// Makes the output file, and the folder if need be. Calls with one id get different files.
+impl OutputFile {
+    /// Makes the file, and the folder if need be. Calls with one id get different files.
     pub(crate) fn create(folder: &Path, call: &str) -> io::Result<Self> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         let plain = call.chars().map(|c| if is_plain(c) { c } else { '_' });
@@ -32,12 +31,9 @@ impl Files {
             if ordinal > 1 {
                 let _ = write!(unique, "-{ordinal}");
             }
-            let output = folder.join(format!("{unique}.out"));
-            match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&output) {
-                Ok(_) => {
-                    let status = folder.join(format!("{unique}.status"));
-                    return Ok(Self { output, status });
-                }
+            let path = folder.join(format!("{unique}.out"));
+            match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+                Ok(_) => return Ok(Self { path }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => ordinal += 1,
                 Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.is_dir() => {
                     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -50,16 +46,16 @@ impl Files {
     /// Returns what the model sees of the output from an offset on, and where the output ended.
     pub(crate) async fn excerpt(&self, from: u64, bytes: u64) -> Result<(String, u64), ToolError> {
         let bounds = Bounds::new(bytes);
-        let is_large = fs::metadata(&self.output).is_ok_and(|meta| meta.len() > from + LARGE);
+        let is_large = fs::metadata(&self.path).is_ok_and(|meta| meta.len() > from + LARGE);
         let text = if is_large {
-            let path = self.output.clone();
+            let path = self.path.clone();
             let read = tokio::task::spawn_blocking(move || excerpt(&path, from, bounds)).await;
             read.unwrap_or_else(|error| Err(io::Error::other(error)))
         } else {
-            excerpt(&self.output, from, bounds)
+            excerpt(&self.path, from, bounds)
         };
         text.map_err(|error| {
-            let path = self.output.display();
+            let path = self.path.display();
             ToolError::Failed(format!("the output in {path} cannot be read: {error}"))
         })
     }
