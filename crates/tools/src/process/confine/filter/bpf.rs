@@ -1,7 +1,7 @@
 //! A filter of system calls as the kernel wants it: a program of the first BPF.
 //!
 //! It is installed for every command anew. The kernel checks it then, compiles it, and goes through it once
-//! for every number there is; so it is short, and finds what a call gets by halves.
+//! for every number there is; so it is short, says each answer once, and finds it by halves.
 
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -90,62 +90,102 @@ impl Answers {
 
     /// Makes a filter for calls of one architecture; a call of another one kills the process.
     pub(super) fn assemble(&self, architecture: u32) -> Vec<sock_filter> {
-        let mut program = vec![
-            load(offset(offset_of!(seccomp_data, arch))),
-            jump_if(libc::BPF_JEQ, architecture, 1, 0),
-            give(libc::SECCOMP_RET_KILL_PROCESS),
-            load(offset(offset_of!(seccomp_data, nr))),
-        ];
         let mut ranges: Vec<_> = self.0.iter().collect();
         ranges.dedup_by_key(|(_, answer)| *answer);
-        program.extend(search(&ranges));
-        program
+        let mut program = Program::default();
+        program.search(&ranges);
+        program.add(load(offset(offset_of!(seccomp_data, nr))));
+        let here = program.len();
+        let kill = program.add(give(libc::SECCOMP_RET_KILL_PROCESS));
+        program.add_jump(libc::BPF_JEQ, architecture, [here, kill]);
+        program.add(load(offset(offset_of!(seccomp_data, arch))));
+        program.reversed.into_iter().rev().collect()
     }
 }
 
-fn search(ranges: &[(&Number, &Answer)]) -> Vec<sock_filter> {
-    let (lower, higher) = ranges.split_at(ranges.len() / 2);
-    let Some((first, answer)) = higher.first() else { return Vec::new() };
-    if lower.is_empty() {
-        return answer_with(answer);
-    }
-    let lower = search(lower);
-    let mut program = match u8::try_from(lower.len()) {
-        Ok(length) => vec![jump_if(libc::BPF_JGE, **first, length, 0)],
-        Err(_) => vec![jump_if(libc::BPF_JGE, **first, 0, 1), jump(lower.len())],
-    };
-    program.extend(lower);
-    program.extend(search(higher));
-    program
+/// A program from its end on: jumps lead to what is already there.
+#[derive(Debug, Default)]
+struct Program {
+    reversed: Vec<sock_filter>,
+    answers: Vec<(Answer, Place)>,
 }
 
-fn answer_with(answer: &Answer) -> Vec<sock_filter> {
-    let error = |number: libc::c_int| give(libc::SECCOMP_RET_ERRNO | number.unsigned_abs());
-    let allow = give(libc::SECCOMP_RET_ALLOW);
-    match answer {
-        Answer::Allowed => vec![allow],
-        Answer::Error(number) => vec![error(*number)],
-        Answer::ErrorIn(number, cases) => {
-            let cases = cases.iter().flat_map(|case| in_case(case, error(*number)));
-            cases.chain([allow]).collect()
+/// An instruction: how many there are from it to the end.
+type Place = usize;
+
+impl Program {
+    fn len(&self) -> Place {
+        self.reversed.len()
+    }
+
+    fn add(&mut self, instruction: sock_filter) -> Place {
+        self.reversed.push(instruction);
+        self.len()
+    }
+
+    /// Adds a comparison that leads to the first of two places if it holds, and else to the second.
+    fn add_jump(&mut self, comparison: u32, with: u32, to: [Place; 2]) -> Place {
+        let [if_true, if_false] = to.map(|place| self.near(place));
+        let distance = |place: Place| u8::try_from(self.len() - place).unwrap_or(u8::MAX);
+        let jump = instruction(libc::BPF_JMP | comparison | libc::BPF_K, with);
+        self.add(sock_filter { jt: distance(if_true), jf: distance(if_false), ..jump })
+    }
+
+    /// Returns a place that leads to another one, near enough for a comparison that may add one more.
+    fn near(&mut self, place: Place) -> Place {
+        match self.len() - place < usize::from(u8::MAX) {
+            true => place,
+            false => {
+                self.add(instruction(libc::BPF_JMP | libc::BPF_JA, offset(self.len() - place)))
+            }
         }
     }
-}
 
-/// Does one thing if all tests hold, and else what comes next.
-fn in_case(case: &Case, then: sock_filter) -> Vec<sock_filter> {
-    let mut program = vec![then];
-    for test in case.iter().rev() {
-        let to_next = u8::try_from(program.len()).unwrap_or(u8::MAX);
-        let (if_equal, if_not) = if test.is_equal { (0, to_next) } else { (to_next, 0) };
-        let look = [
-            load(test.at),
-            instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, test.mask),
-            jump_if(libc::BPF_JEQ, test.value, if_equal, if_not),
-        ];
-        program.splice(0..0, look);
+    /// Adds the search for the range in which a number is.
+    fn search(&mut self, ranges: &[(&Number, &Answer)]) -> Place {
+        let (lower, higher) = ranges.split_at(ranges.len() / 2);
+        match (lower, higher) {
+            (_, []) => self.answer(&Answer::Allowed),
+            ([], [(_, answer), ..]) => self.answer(answer),
+            (lower, [(first, _), ..]) => {
+                let to = [self.search(higher), self.search(lower)];
+                self.add_jump(libc::BPF_JGE, **first, to)
+            }
+        }
     }
-    program
+
+    /// Adds an answer, if it is not there yet.
+    fn answer(&mut self, answer: &Answer) -> Place {
+        let known = self.answers.iter().find(|(known, _)| known == answer);
+        if let Some((_, place)) = known {
+            return *place;
+        }
+        let place = match answer {
+            Answer::Allowed => self.add(give(libc::SECCOMP_RET_ALLOW)),
+            Answer::Error(number) => {
+                self.add(give(libc::SECCOMP_RET_ERRNO | number.unsigned_abs()))
+            }
+            Answer::ErrorIn(number, cases) => {
+                let allowed = self.answer(&Answer::Allowed);
+                let error = self.answer(&Answer::Error(*number));
+                cases.iter().rev().fold(allowed, |next, case| self.in_case(case, error, next))
+            }
+        };
+        self.answers.push((answer.clone(), place));
+        place
+    }
+
+    /// Adds a way that leads to `then` if all tests hold, and else to what comes next.
+    fn in_case(&mut self, case: &Case, then: Place, next: Place) -> Place {
+        case.iter().rev().fold(then, |then, test| {
+            let to = if test.is_equal { [then, next] } else { [next, then] };
+            self.add_jump(libc::BPF_JEQ, test.value, to);
+            if test.mask != u32::MAX {
+                self.add(instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, test.mask));
+            }
+            self.add(load(test.at))
+        })
+    }
 }
 
 fn load(at: u32) -> sock_filter {
@@ -154,15 +194,6 @@ fn load(at: u32) -> sock_filter {
 
 fn give(value: u32) -> sock_filter {
     instruction(libc::BPF_RET | libc::BPF_K, value)
-}
-
-fn jump(over: usize) -> sock_filter {
-    instruction(libc::BPF_JMP | libc::BPF_JA, offset(over))
-}
-
-fn jump_if(comparison: u32, with: u32, if_true: u8, if_false: u8) -> sock_filter {
-    let jump = instruction(libc::BPF_JMP | comparison | libc::BPF_K, with);
-    sock_filter { jt: if_true, jf: if_false, ..jump }
 }
 
 fn instruction(code: u32, k: u32) -> sock_filter {
