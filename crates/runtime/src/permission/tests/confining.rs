@@ -250,6 +250,25 @@ fn a_child_may_do_nothing_that_its_parent_may_not() {
 }
 
 #[test]
+fn a_question_of_a_parent_is_no_lesser_one_for_its_child() {
+    let machine = Machine::new(&[(
+        "config/config.toml",
+        "[agents.asks.permissions]\nask = [\"bash(make *)\"]\n\
+         [agents.looks.sandbox]\nprofile = \"read-only\"\n[agents.child]\n",
+    )]);
+    let runtime = machine.load(Flags { mode: Some(Mode::Ask), ..Flags::default() }).unwrap();
+    let child = runtime.agent_config("child").unwrap();
+    let by_mode_alone = |call: &Call, above: &[&str]| {
+        let above: Vec<String> = above.iter().map(|&name| name.to_owned()).collect();
+        call.judged(&runtime.engine(&child, &above, true).unwrap()).is_asked_by_mode_alone()
+    };
+    let (make, write) = (bash("make"), machine.write("work/x"));
+    assert!(by_mode_alone(&make, &[]) && by_mode_alone(&write, &[]));
+    assert!(!by_mode_alone(&make, &["asks"]), "a rule of the parent asks");
+    assert!(!by_mode_alone(&write, &["looks"]), "it is beyond the sandbox of the parent");
+}
+
+#[test]
 fn what_two_confine_confines_as_both_do() {
     let make = |writable: &[&str], network: Network, memory: Option<u64>| Confinement {
         writable: writable.iter().map(PathBuf::from).collect(),
