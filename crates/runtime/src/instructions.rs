@@ -131,7 +131,7 @@ impl Reader<'_> {
     fn finish(mut self) -> Instructions {
         let mut left = LIMIT;
         for piece in self.pieces.iter_mut().rev() {
-            let end = floor_char_boundary(&piece.text, left);
+            let end = piece.text.floor_char_boundary(left);
             piece.text.truncate(end);
             left -= end;
         }
@@ -172,14 +172,6 @@ fn text_of(path: &Path) -> std::io::Result<(String, usize)> {
     }
     let size = size.max(text.len());
     Ok((text, size))
-}
-
-fn floor_char_boundary(text: &str, at: usize) -> usize {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
 }
 
 /// Returns the paths that a text imports: words that begin with an `@`, outside of code.

@@ -77,18 +77,12 @@ fn led_to(folder: &Path, name: &str) -> Option<PathBuf> {
 
 fn named(folder: &Path, names: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut left = VecDeque::from([folder.to_owned()]);
-    for _ in 0..MOST_FOLDERS {
-        let Some(next) = left.pop_front() else { break };
-        for (name, entry) in entries(&next) {
-            if names.contains(&name.as_str()) {
-                // In the folder itself they are known without a search.
-                found.extend((next != folder).then(|| entry.path()));
-            } else if is_folder(&entry) && !FETCHED.contains(&name.as_str()) {
-                left.push_back(entry.path());
-            }
-        }
-    }
+    walk(folder, |place, name, entry| {
+        let is_named = names.contains(&name);
+        // In the folder itself they are known without a search.
+        found.extend((is_named && place != folder).then(|| entry.path()));
+        !is_named
+    });
     found
 }
 
@@ -100,18 +94,26 @@ fn is_pointing(data: &Metadata) -> bool {
 /// Returns the files below a folder whose names are wanted, but for what was fetched or made.
 pub(super) fn files(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let mut found = Vec::new();
+    walk(folder, |_, name, entry| {
+        found.extend((!is_folder(entry) && is_wanted(name)).then(|| entry.path()));
+        name != ".git"
+    });
+    found
+}
+
+/// Goes through what is below a folder, what is nearest first. `visit` gets the folder, a name in it and its
+/// entry, and tells whether that is gone into; what was fetched or made is not.
+fn walk(folder: &Path, mut visit: impl FnMut(&Path, &str, &DirEntry) -> bool) {
     let mut left = VecDeque::from([folder.to_owned()]);
     for _ in 0..MOST_FOLDERS {
         let Some(next) = left.pop_front() else { break };
         for (name, entry) in entries(&next) {
-            if !is_folder(&entry) {
-                found.extend(is_wanted(&name).then(|| entry.path()));
-            } else if name != ".git" && !FETCHED.contains(&name.as_str()) {
+            let is_open = visit(&next, &name, &entry) && !FETCHED.contains(&name.as_str());
+            if is_open && is_folder(&entry) {
                 left.push_back(entry.path());
             }
         }
     }
-    found
 }
 
 /// Returns the folders in a folder. Links are none.

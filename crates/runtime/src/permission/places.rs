@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::below::{self, Standing};
 use super::path::PathPattern;
 use super::seen::{Form, Seen, plain, real};
+use super::shell::base;
 use crate::environment::{Environment, Folders};
 
 /// The places that rules know of, each as it is called and, if that differs, as it really is.
@@ -344,10 +345,6 @@ fn is_secret_name(name: &str) -> bool {
     let has_ending = SECRET_ENDINGS.iter().any(|ending| name.ends_with(ending));
     let is_key = SECRET_KEYS.iter().any(|key| name.starts_with(key)) && !name.ends_with(".pub");
     SECRET_NAMES.contains(&name) || has_ending || is_key
-}
-
-fn base(path: &str) -> &str {
-    path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
 /// Returns the name of what holds a path, if one of these in one of the folders does.
