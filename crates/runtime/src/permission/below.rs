@@ -1,7 +1,7 @@
 //! What is below a folder: a sandbox is made of paths, and rules and protections are about names.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::{self, DirEntry, Metadata};
+use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -48,8 +48,10 @@ impl Standing {
     /// its place among the names. It is looked for once.
     pub(super) fn elsewhere(&self, folder: &Path, names: &[&str]) -> Arc<[(usize, PathBuf)]> {
         once(&self.elsewhere, folder, || {
-            let leads = names.iter().enumerate().map(|(at, name)| (at, led_to(folder, name)));
-            leads.filter_map(|(at, place)| Some((at, place?))).collect()
+            let places = names.iter().enumerate().flat_map(|(at, name)| {
+                led_to(folder, name).into_iter().map(move |place| (at, place))
+            });
+            places.collect()
         })
     }
 }
@@ -62,17 +64,24 @@ fn once<T>(known: &Mutex<ByFolder<T>>, folder: &Path, find: impl Fn() -> Vec<T>)
     }
 }
 
-/// Returns where a name in a folder leads: a link, or a file that says where git keeps a repository.
-fn led_to(folder: &Path, name: &str) -> Option<PathBuf> {
+/// Returns where a name in a folder leads: what is behind a link, and the folder of a repository if that is
+/// told there.
+fn led_to(folder: &Path, name: &str) -> Vec<PathBuf> {
     let written = folder.join(name);
-    let mut place = real(&written);
-    let points = name == ".git" && place.symlink_metadata().is_ok_and(|data| is_pointing(&data));
-    if points {
-        let text = fs::read_to_string(&place).ok()?;
-        place = real(&place.parent()?.join(text.strip_prefix("gitdir:")?.trim()));
-    }
+    let place = real(&written);
+    let told = if name == ".git" { told_repository(&place) } else { None };
+    // It is told as seen from the link.
+    let repository = told.map(|told| real(&folder.join(told)));
     // What the folder lies in is not kept in it.
-    (place != written && !folder.starts_with(&place)).then_some(place)
+    let is_kept = |place: &PathBuf| *place != written && !folder.starts_with(place);
+    [Some(place), repository].into_iter().flatten().filter(is_kept).collect()
+}
+
+/// Returns the path that a file holds which says where git keeps a repository.
+fn told_repository(file: &Path) -> Option<String> {
+    // Such a file is short.
+    file.symlink_metadata().ok().filter(|data| data.is_file() && data.len() < 1 << 16)?;
+    Some(fs::read_to_string(file).ok()?.strip_prefix("gitdir:")?.trim().to_owned())
 }
 
 fn named(folder: &Path, names: &[&str]) -> Vec<PathBuf> {
@@ -84,11 +93,6 @@ fn named(folder: &Path, names: &[&str]) -> Vec<PathBuf> {
         !is_named
     });
     found
-}
-
-/// Tells whether a file may be one that says where a repository is.
-fn is_pointing(data: &Metadata) -> bool {
-    data.is_file() && data.len() < 1 << 16
 }
 
 /// Returns the files below a folder whose names are wanted, but for what was fetched or made.

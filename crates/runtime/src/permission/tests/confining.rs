@@ -87,6 +87,20 @@ fn what_is_protected_is_so_where_it_is_kept() {
 }
 
 #[test]
+fn a_link_to_what_names_the_folder_of_the_repository_is_protected_with_both() {
+    // Whatever the link leads to, git reads the path from where the link is.
+    let files = [("work/sub/pointer", "gitdir: kept\n"), ("work/kept/config", "")];
+    let machine = Machine::new(&files);
+    std::fs::remove_dir(machine.path("work/.git")).unwrap();
+    machine.link("work/.git", "work/sub/pointer");
+    let engine = machine.in_mode(Mode::Auto);
+    for path in ["work/sub/pointer", "work/kept/config"] {
+        assert_eq!(machine.write(path).decided(&engine), Decision::Deny, "{path}");
+    }
+    assert_eq!(machine.write("work/sub/kept").decided(&engine), Decision::Allow);
+}
+
+#[test]
 fn a_denied_pattern_is_about_each_file_that_is_there() {
     let files = [
         "work/.env",
