@@ -12,16 +12,8 @@ use super::node::{Node, Origin, Place, Table, Value};
 
 /// The variables that mean something else than a setting: where bowline is at home, the profile, and what it
 /// tells its commands and hooks.
-const RESERVED: [&str; 8] = [
-    "HOME",
-    "PROFILE",
-    "SESSION_ID",
-    "AGENT_ID",
-    "CALL_ID",
-    "COMMAND",
-    "SANDBOX",
-    "PROJECT_DIR",
-];
+const RESERVED: [&str; 8] =
+    ["HOME", "PROFILE", "SESSION_ID", "AGENT_ID", "CALL_ID", "COMMAND", "SANDBOX", "PROJECT_DIR"];
 
 /// The settings that a variable names by their own name alone.
 const PLAIN: [&str; 6] =
