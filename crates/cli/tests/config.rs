@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use support::{Home, Provider, Reply, messages};
+use support::{Home, Provider, Reply, messages, obedient};
 
 fn home() -> (Home, Provider) {
     let provider = Provider::answering(|_| Reply::Text("done".to_owned()));
@@ -50,6 +50,26 @@ fn show_prints_what_counts_without_secrets() {
     assert_eq!(shown["providers"]["test"]["base_url"].as_str(), Some(&*provider.base_url()));
     assert_eq!(shown["providers"]["test"]["api_key_env"].as_str(), Some("MINE"));
     assert!(!out.contains("secret"), "{out}");
+}
+
+#[test]
+fn what_bowline_tells_its_commands_and_hooks_is_no_setting_of_a_bowline_among_them() {
+    let provider = obedient();
+    let said = |home: &Home, by: &str| {
+        let (bowline, path) = (env!("CARGO_BIN_EXE_bowline"), home.path(by));
+        format!("{bowline} config show > {0} 2>&1; echo $? >> {0}", path.display())
+    };
+    let home = Home::new(&provider);
+    let hook = said(&home, "hook");
+    let hook = format!("\n[[hooks]]\nevent = \"PreToolUse\"\ncommand = {}\n", json!(hook));
+    configure(&home, &(std::fs::read_to_string(user_file(&home)).unwrap() + &hook));
+    let command = format!("sh {}", said(&home, "command"));
+    let (code, _, err) = run_with(&home, &[], &["exec", "--yolo", &command]);
+    assert_eq!(code, 0, "{err}");
+    for by in ["hook", "command"] {
+        let said = std::fs::read_to_string(home.path(by)).unwrap();
+        assert!(said.ends_with("\n0\n") && !said.contains("BOWLINE_"), "{by}: {said}");
+    }
 }
 
 #[test]

@@ -65,7 +65,7 @@ impl Runtime {
             .unwrap_or_default()
     }
 
-    /// Makes what runs the hooks of this process; `None` if there are none.
+    /// Makes what runs the hooks of this process, if there are any.
     pub(crate) fn with_hooks(mut self) -> Self {
         let list: Vec<Arc<Hook>> = self
             .loaded
@@ -196,9 +196,11 @@ impl Hooks {
         let mut asked: Vec<&Hook> = Vec::new();
         let mut answers = Vec::new();
         for hook in self.about(moment.event, moment.about) {
-            let is_same =
-                |other: &&&Hook| other.command == hook.command && other.speech == hook.speech;
-            if asked.iter().find(is_same).is_some() {
+            let is_same = |other: &&Hook| {
+                (&other.command, other.speech, other.is_async)
+                    == (&hook.command, hook.speech, hook.is_async)
+            };
+            if asked.iter().any(is_same) {
                 continue;
             }
             asked.push(hook);
@@ -234,11 +236,13 @@ impl Hooks {
             return known;
         }
         let answer = self.ask(whose, moment).await;
-        self.keep(asked, Answer { warnings: Vec::new(), context: Vec::new(), ..answer.clone() });
+        self.keep(asked, answer.clone());
         answer
     }
 
+    /// Keeps what was decided about a call.
     fn keep(&self, asked: Asked, answer: Answer) {
+        let answer = Answer { warnings: Vec::new(), context: Vec::new(), ..answer };
         let mut all = lock(&self.asked);
         if all.len() >= ASKED {
             all.pop_front();

@@ -22,6 +22,9 @@ pub const LIMIT: usize = 32 * 1024;
 /// How deep imports may lie in each other.
 const DEPTH: usize = 5;
 
+/// How many files one of a folder may bring along: each is read before it is known which have room.
+const MOST: usize = 100;
+
 /// What the user and the project tell every model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Instructions {
@@ -52,14 +55,14 @@ pub fn read(config_folder: &Path, cwd: &Path, refuse: Refuse<'_>) -> Instruction
         // It may be a link into the folder where its owner keeps all such files.
         let own = real(&path).and_then(|path| path.parent().map(Path::to_owned));
         reader.roots = real(config_folder).into_iter().chain(own).collect();
-        reader.file(&path, 0);
+        reader.with_imports(&path);
     }
     let root = project::git_root(cwd).unwrap_or(cwd);
     reader.roots = real(root).into_iter().collect();
     reader.refuse = Some(refuse);
     for folder in project::path_to(cwd) {
         if let Some(path) = of_folder(folder) {
-            reader.file(&path, 0);
+            reader.with_imports(&path);
         }
     }
     reader.finish()
@@ -80,11 +83,26 @@ struct Reader<'a> {
     /// What is asked about each file.
     refuse: Option<Refuse<'a>>,
     seen: HashSet<PathBuf>,
+    /// How many more files may be brought along.
+    left: usize,
+    /// Whether there were more.
+    is_cut: bool,
     pieces: Vec<Piece>,
     notes: Vec<String>,
 }
 
 impl Reader<'_> {
+    /// Reads the file of a folder with all that it brings along.
+    fn with_imports(&mut self, path: &Path) {
+        (self.left, self.is_cut) = (MOST, false);
+        self.file(path, 0);
+        if self.is_cut {
+            let path = path.display();
+            let note = format!("{path} brings more than {MOST} files along; those are not read");
+            self.notes.push(note);
+        }
+    }
+
     /// Reads a file and, before it, what it imports.
     fn file(&mut self, path: &Path, depth: usize) {
         let Some(real) = real(path) else { return };
@@ -93,9 +111,17 @@ impl Reader<'_> {
             return;
         }
         // Also what imports itself in a circle ends here.
-        if !self.seen.insert(real.clone()) {
+        if self.seen.contains(&real) {
             return;
         }
+        if depth > 0 {
+            let Some(left) = self.left.checked_sub(1) else {
+                self.is_cut = true;
+                return;
+            };
+            self.left = left;
+        }
+        self.seen.insert(real.clone());
         if let Some(why) = self.refuse.and_then(|refuse| refuse(path)) {
             self.notes.push(format!("{} is not read: {why}", path.display()));
             return;
@@ -131,7 +157,7 @@ impl Reader<'_> {
     fn finish(mut self) -> Instructions {
         let mut left = LIMIT;
         for piece in self.pieces.iter_mut().rev() {
-            let end = floor_char_boundary(&piece.text, left);
+            let end = piece.text.floor_char_boundary(left);
             piece.text.truncate(end);
             left -= end;
         }
@@ -172,14 +198,6 @@ fn text_of(path: &Path) -> std::io::Result<(String, usize)> {
     }
     let size = size.max(text.len());
     Ok((text, size))
-}
-
-fn floor_char_boundary(text: &str, at: usize) -> usize {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
 }
 
 /// Returns the paths that a text imports: words that begin with an `@`, outside of code.

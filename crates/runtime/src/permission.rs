@@ -44,6 +44,7 @@ pub use judgement::{Decision, Judgement, Segment, Why};
 pub use layers::{Entry, Kind, Managed};
 pub(crate) use layers::{check, entries};
 pub use places::Places;
+pub(crate) use places::holds_settings;
 pub(crate) use policy::CanConfine;
 pub use policy::Policy;
 pub(crate) use rule::ABOUT;

@@ -7,15 +7,13 @@ use bowline_agent::{Redaction, looks_secret, names_secret};
 use bowline_llm::Secret;
 
 use crate::error::ConfigError;
+use crate::permission::holds_settings;
 use crate::project;
 use crate::provider;
 use crate::runtime::Runtime;
 
 /// A file that is longer is none of settings.
 const LONGEST: u64 = 1 << 20;
-
-/// Endings of files that say what settings there are, without the settings.
-const EXAMPLES: &[&str] = &["example", "sample", "template", "dist", "defaults"];
 
 impl Runtime {
     /// Makes what hides all that is known to be secret, and these keys.
@@ -44,21 +42,17 @@ impl Runtime {
 fn of_folder(folder: &Path) -> Vec<(String, Secret)> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let files = entries.filter_map(Result::ok).filter(|entry| {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let ending = name.strip_prefix(".env.");
-        let is_settings = ending.is_some_and(|ending| !EXAMPLES.contains(&ending));
         // What is no file, or grows without end, is not read.
         let is_file = |metadata: fs::Metadata| metadata.is_file() && metadata.len() <= LONGEST;
-        (name == ".env" || name == ".envrc" || is_settings)
+        holds_settings(&entry.file_name().to_string_lossy())
             && fs::metadata(entry.path()).is_ok_and(is_file)
     });
     let mut paths: Vec<_> = files.map(|entry| entry.path()).collect();
     paths.sort();
     paths
         .iter()
-        .filter_map(|path| fs::read_to_string(path).ok())
-        .flat_map(|text| read(&text))
+        .filter_map(|path| fs::read(path).ok())
+        .flat_map(|text| read(&String::from_utf8_lossy(&text)))
         .collect()
 }
 
@@ -144,6 +138,19 @@ mod tests {
                 ("WITH", "postgres://app:p4ssw0rd@db/x"),
             ]
         );
+    }
+
+    #[test]
+    fn what_is_no_utf_8_takes_no_secrets_along_and_examples_hold_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &[u8]| fs::write(folder.path().join(name), text).unwrap();
+        put(".env", b"# caf\xe9\nDB_PASSWORD=hunter22\n");
+        put(".env.local.example", b"DB_PASSWORD=hunter33\n");
+        put(".env.schema", b"DB_PASSWORD=hunter44\n");
+        put(".env.local", b"DB_PASSWORD=hunter55\n");
+        let found = of_folder(folder.path());
+        let values: Vec<_> = found.iter().map(|(_, value)| value.expose()).collect();
+        assert_eq!(values, ["hunter22", "hunter55"]);
     }
 
     #[test]

@@ -333,13 +333,37 @@ fn what_a_hook_does_to_files_after_a_call_is_undone_with_it() {
 }
 
 #[test]
-fn what_a_hook_tells_before_a_call_is_said_once_behind_it() {
+fn a_hook_that_decides_is_heard_also_if_one_for_which_nobody_waits_runs_the_same() {
     let provider = obedient();
-    let home = Home::new(&provider);
-    add(&home, "PreToolUse", "*", &decides("allow", json!({ "additionalContext": "It is slow." })));
+    let hook = "[[hooks]]\nevent = \"PreToolUse\"\ncommand = \"exit 2\"\n";
+    let home = Home::with(&provider, &format!("{hook}async = true\n{hook}"));
     assert_eq!(home.run(&["exec", "sh touch made"]).0, 0);
-    let request = provider.requests().pop().unwrap();
-    let texts: Vec<_> = messages(&request).iter().map(text).collect();
-    assert_eq!(texts.iter().filter(|text| text.contains("It is slow.")).count(), 1);
-    assert_eq!(texts.last().unwrap(), "It is slow.");
+    assert!(!home.work().join("made").exists());
+}
+
+#[test]
+fn what_a_hook_tells_before_a_call_is_said_once_behind_it() {
+    let context = json!({ "additionalContext": "It is slow." });
+    let rewrites = json!({
+        "additionalContext": "It is slow.", "updatedInput": { "command": "touch other" }
+    });
+    let decision = json!({ "behavior": "allow" });
+    let for_a_person = json!({ "hookSpecificOutput": {
+        "hookEventName": "PermissionRequest", "decision": decision,
+        "additionalContext": "It is slow.",
+    } });
+    for (event, answer) in [
+        ("PreToolUse", decides("allow", context)),
+        ("PreToolUse", decides("allow", rewrites)),
+        ("PermissionRequest", prints(&for_a_person)),
+    ] {
+        let provider = obedient();
+        let home = Home::new(&provider);
+        add(&home, event, "*", &answer);
+        assert_eq!(home.run(&["exec", "--mode", "ask", "sh touch made"]).0, 0);
+        let request = provider.requests().pop().unwrap();
+        let texts: Vec<_> = messages(&request).iter().map(text).collect();
+        let times = texts.iter().filter(|text| text.contains("It is slow.")).count();
+        assert_eq!((times, texts.last().unwrap().as_str()), (1, "It is slow."), "{answer}");
+    }
 }

@@ -150,7 +150,9 @@ fn of_an_event_only_what_is_faulty_is_left_out() {
         { "matcher": "a(?=b)", "hooks": [command("true")] },
         { "matcher": 7, "hooks": [command("true")] },
         { "type": "command", "command": "true" },
-        { "matcher": "Bash", "hooks": [5, { "type": "command", "command": 1 }, of_time] },
+        { "matcher": "Bash", "hooks": [
+            5, { "type": "command", "command": 1 }, of_time, command(" ")
+        ] },
     ] } });
     settings(&home, "", &written);
     let (code, _, err) = home.run(&["exec", "sh rm -rf ."]);
@@ -165,6 +167,7 @@ fn of_an_event_only_what_is_faulty_is_left_out() {
         "PreToolUse 5, hook 1 is left out: invalid type: integer `5`, expected an object",
         "PreToolUse 5, hook 2 is left out: invalid type: integer `1`, expected a string",
         "PreToolUse 5, hook 3: \"10\" is no time in seconds, so it has 60",
+        "PreToolUse 5, hook 4 is left out: it has no command",
     ] {
         assert!(err.contains(note), "{note}: {err}");
     }

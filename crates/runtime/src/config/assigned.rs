@@ -10,15 +10,17 @@ use super::check;
 use super::layers::{Layer, Loaded};
 use super::node::{Node, Origin, Place, Table, Value};
 
-/// The variables that mean something else than a setting.
-const RESERVED: [&str; 5] = ["HOME", "PROFILE", "SESSION_ID", "AGENT", "SANDBOX"];
+/// The variables that mean something else than a setting: where bowline is at home, the profile, and what it
+/// tells its commands and hooks.
+const RESERVED: [&str; 8] =
+    ["HOME", "PROFILE", "SESSION_ID", "AGENT_ID", "CALL_ID", "COMMAND", "SANDBOX", "PROJECT_DIR"];
 
 /// The settings that a variable names by their own name alone.
 const PLAIN: [&str; 6] =
     ["model", "fallback", "entry_agent", "durability", "local_servers", "hooks_enabled"];
 
-/// The sections that hold no further ones, so that one `_` tells the section from its key.
-const SECTIONS: [&str; 5] = ["limits", "permissions", "sandbox", "mcp", "trace"];
+/// The sections with keys of their own, so that one `_` tells the section from its key.
+const SECTIONS: [&str; 7] = ["limits", "permissions", "sandbox", "mcp", "shared", "trace", "undo"];
 
 /// The sections that hold further ones.
 const DEEP: [&str; 4] = ["PROVIDERS", "AGENTS", "MCP_SERVERS", "PROFILES"];

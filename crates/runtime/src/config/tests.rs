@@ -251,6 +251,9 @@ fn faults_of_other_layers_are_named_too() {
     );
     let stranger = machine.load(&[("BOWLINE_CI_RUNNER_IMAGE", "x")], &Said::default()).unwrap();
     assert_eq!(stranger.notes, ["BOWLINE_CI_RUNNER_IMAGE is no setting and has no effect"]);
+    let shared = [("BOWLINE_UNDO_ENABLED", "false"), ("BOWLINE_SHARED_STATE", "project")];
+    let config = machine.load(&shared, &Said::default()).unwrap().config;
+    assert_eq!((config.undo.enabled, config.shared.state), (false, SharedPlace::Project));
     let profile = |name| machine.load(&[], &said(Some(name), &[])).unwrap_err();
     assert_eq!(profile("x"), "profile \"x\": there is no home/x.config.toml and no [profiles.x]");
     assert!(profile("../x").contains("a name has only"));

@@ -242,9 +242,6 @@ pub(super) fn bounded(text: &str) -> String {
     if text.len() <= TOLD {
         return text.to_owned();
     }
-    let mut end = TOLD;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}\n[cut: the hook said {} bytes]", &text[..end], text.len())
+    let beginning = &text[..text.floor_char_boundary(TOLD)];
+    format!("{beginning}\n[cut: the hook said {} bytes]", text.len())
 }

@@ -1,5 +1,6 @@
 //! What lies around the calls of an agent that has hooks: its gate, and its tools.
 
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -118,21 +119,12 @@ fn read(arguments: &str) -> Value {
 #[async_trait]
 impl Gate for Gated {
     async fn review(&self, review: &Review<'_>) -> Verdict {
-        let mut said = self.hooked.ask_about(Event::PreToolUse, review).await;
-        self.hooked.hooks.warn(review.agent, std::mem::take(&mut said.warnings));
-        if let Some(denied) = self.denied(Event::PreToolUse, review, &said) {
-            return denied;
-        }
-        if let Some(context) = said.told() {
-            self.hooked.say(review.agent, context);
-        }
-        if let Some(arguments) = rewritten(review, &mut said) {
-            // What it says of the call as it was it says of the call as it is now.
-            self.hooked.hooks.keep(asked(Event::PreToolUse, review, &arguments), said);
-            return Verdict::Rewrite { arguments };
-        }
+        let said = match self.heard(Event::PreToolUse, review).await {
+            Break(decided) => return decided,
+            Continue(said) => said,
+        };
         let verdict = self.engine.review(review).await;
-        match (verdict, said.verdict) {
+        match (verdict, said) {
             (Verdict::Allow { .. }, answer::Verdict::Ask(reason)) if review.decision.is_none() => {
                 self.asks(&reason)
             }
@@ -152,6 +144,29 @@ impl Gate for Gated {
 }
 
 impl Gated {
+    /// Asks hooks about a call and passes on what they tell; returns what they say of it, unless that it may
+    /// not be or is to be another one decides already.
+    async fn heard(
+        &self,
+        event: Event,
+        review: &Review<'_>,
+    ) -> ControlFlow<Verdict, answer::Verdict> {
+        let mut said = self.hooked.ask_about(event, review).await;
+        self.hooked.hooks.warn(review.agent, std::mem::take(&mut said.warnings));
+        if let Some(denied) = self.denied(event, review, &said) {
+            return Break(denied);
+        }
+        if let Some(context) = said.told() {
+            self.hooked.say(review.agent, context);
+        }
+        if let Some(arguments) = rewritten(review, &mut said) {
+            // What they say of the call as it was they say of the call as it is now.
+            self.hooked.hooks.keep(asked(event, review, &arguments), said);
+            return Break(Verdict::Rewrite { arguments });
+        }
+        Continue(said.verdict)
+    }
+
     /// Returns that a call may not be, if hooks say so.
     fn denied(&self, event: Event, review: &Review<'_>, said: &Answer) -> Option<Verdict> {
         let (agent, tool) = (review.agent, &review.call.name);
@@ -194,19 +209,12 @@ impl Gated {
 
     /// Asks hooks before a person is asked.
     async fn before_a_person(&self, review: &Review<'_>, wait: Verdict) -> Verdict {
-        let event = Event::PermissionRequest;
-        let mut said = self.hooked.ask_about(event, review).await;
-        self.hooked.hooks.warn(review.agent, std::mem::take(&mut said.warnings));
-        if let Some(denied) = self.denied(event, review, &said) {
-            return denied;
-        }
-        if let Some(arguments) = rewritten(review, &mut said) {
-            self.hooked.hooks.keep(asked(event, review, &arguments), said);
-            return Verdict::Rewrite { arguments };
-        }
-        match said.verdict {
-            answer::Verdict::Allow => self.spared(review).await.unwrap_or(wait),
-            answer::Verdict::Silent | answer::Verdict::Ask(_) | answer::Verdict::Block(_) => wait,
+        match self.heard(Event::PermissionRequest, review).await {
+            Break(decided) => decided,
+            Continue(answer::Verdict::Allow) => self.spared(review).await.unwrap_or(wait),
+            Continue(
+                answer::Verdict::Silent | answer::Verdict::Ask(_) | answer::Verdict::Block(_),
+            ) => wait,
         }
     }
 }

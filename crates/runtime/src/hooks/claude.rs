@@ -124,11 +124,15 @@ impl File {
     }
 
     fn take(&mut self, event: Event, matcher: &Matcher, hook: Written, place: &str) {
-        if hook.r#type != "command" || hook.command.trim().is_empty() {
-            let kind = if hook.r#type == "command" { "no command" } else { &hook.r#type };
+        let kind = &hook.r#type;
+        if kind != "command" {
             self.notes.push(format!(
                 "a hook of {event} is left out, because it is of the kind {kind:?} and no command"
             ));
+            return;
+        }
+        if hook.command.trim().is_empty() {
+            self.notes.push(format!("{place} is left out: it has no command"));
             return;
         }
         if hook.r#if.is_some() {

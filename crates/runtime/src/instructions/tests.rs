@@ -122,6 +122,21 @@ fn imports_lie_at_most_five_deep() {
 }
 
 #[test]
+fn a_file_brings_at_most_a_hundred_others_along() {
+    let names: Vec<String> = (0..150).map(|number| format!("{number}.md")).collect();
+    let imports: String = names.iter().map(|name| format!("@{name} ")).collect();
+    let place = Place::new(&[("repo/AGENTS.md", &imports), ("repo/sub/AGENTS.md", "@x.md")]);
+    std::fs::write(place.path("repo/sub/x.md"), "x").unwrap();
+    for name in &names {
+        std::fs::write(place.path("repo").join(name), "x").unwrap();
+    }
+    assert_eq!(place.told().len(), 103);
+    let path = place.path("repo/AGENTS.md");
+    let note = format!("{} brings more than 100 files along; those are not read", path.display());
+    assert_eq!(place.read().notes, [note]);
+}
+
+#[test]
 fn what_is_too_long_is_cut_and_the_nearest_stays() {
     let near = "n".repeat(1000);
     let root = "ä".repeat(LIMIT);

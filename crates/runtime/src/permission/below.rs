@@ -1,7 +1,7 @@
 //! What is below a folder: a sandbox is made of paths, and rules and protections are about names.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::{self, DirEntry, Metadata};
+use std::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -48,8 +48,10 @@ impl Standing {
     /// its place among the names. It is looked for once.
     pub(super) fn elsewhere(&self, folder: &Path, names: &[&str]) -> Arc<[(usize, PathBuf)]> {
         once(&self.elsewhere, folder, || {
-            let leads = names.iter().enumerate().map(|(at, name)| (at, led_to(folder, name)));
-            leads.filter_map(|(at, place)| Some((at, place?))).collect()
+            let places = names.iter().enumerate().flat_map(|(at, name)| {
+                led_to(folder, name).into_iter().map(move |place| (at, place))
+            });
+            places.collect()
         })
     }
 }
@@ -62,56 +64,60 @@ fn once<T>(known: &Mutex<ByFolder<T>>, folder: &Path, find: impl Fn() -> Vec<T>)
     }
 }
 
-/// Returns where a name in a folder leads: a link, or a file that says where git keeps a repository.
-fn led_to(folder: &Path, name: &str) -> Option<PathBuf> {
+/// Returns where a name in a folder leads: what is behind a link, and the folder of a repository if that is
+/// told there.
+fn led_to(folder: &Path, name: &str) -> Vec<PathBuf> {
     let written = folder.join(name);
-    let mut place = real(&written);
-    let points = name == ".git" && place.symlink_metadata().is_ok_and(|data| is_pointing(&data));
-    if points {
-        let text = fs::read_to_string(&place).ok()?;
-        place = real(&place.parent()?.join(text.strip_prefix("gitdir:")?.trim()));
-    }
+    let place = real(&written);
+    let told = if name == ".git" { told_repository(&place) } else { None };
+    // It is told as seen from the link.
+    let repository = told.map(|told| real(&folder.join(told)));
     // What the folder lies in is not kept in it.
-    (place != written && !folder.starts_with(&place)).then_some(place)
+    let is_kept = |place: &PathBuf| *place != written && !folder.starts_with(place);
+    [Some(place), repository].into_iter().flatten().filter(is_kept).collect()
+}
+
+/// Returns the path that a file holds which says where git keeps a repository.
+fn told_repository(file: &Path) -> Option<String> {
+    // Such a file is short.
+    file.symlink_metadata().ok().filter(|data| data.is_file() && data.len() < 1 << 16)?;
+    Some(fs::read_to_string(file).ok()?.strip_prefix("gitdir:")?.trim().to_owned())
 }
 
 fn named(folder: &Path, names: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut left = VecDeque::from([folder.to_owned()]);
-    for _ in 0..MOST_FOLDERS {
-        let Some(next) = left.pop_front() else { break };
-        for (name, entry) in entries(&next) {
-            if names.contains(&name.as_str()) {
-                // In the folder itself they are known without a search.
-                found.extend((next != folder).then(|| entry.path()));
-            } else if is_folder(&entry) && !FETCHED.contains(&name.as_str()) {
-                left.push_back(entry.path());
-            }
-        }
-    }
+    walk(folder, |place, name, entry| {
+        let is_named = names.contains(&name);
+        // In the folder itself they are known without a search.
+        found.extend((is_named && place != folder).then(|| entry.path()));
+        !is_named
+    });
     found
-}
-
-/// Tells whether a file may be one that says where a repository is.
-fn is_pointing(data: &Metadata) -> bool {
-    data.is_file() && data.len() < 1 << 16
 }
 
 /// Returns the files below a folder whose names are wanted, but for what was fetched or made.
 pub(super) fn files(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let mut found = Vec::new();
+    walk(folder, |_, name, entry| {
+        found.extend((!is_folder(entry) && is_wanted(name)).then(|| entry.path()));
+        name != ".git"
+    });
+    found
+}
+
+/// Goes through what is below a folder, what is nearest first. `visit` gets the folder, a name in it and its
+/// entry, and tells whether that is gone into; what was fetched or made is not.
+fn walk(folder: &Path, mut visit: impl FnMut(&Path, &str, &DirEntry) -> bool) {
     let mut left = VecDeque::from([folder.to_owned()]);
     for _ in 0..MOST_FOLDERS {
         let Some(next) = left.pop_front() else { break };
         for (name, entry) in entries(&next) {
-            if !is_folder(&entry) {
-                found.extend(is_wanted(&name).then(|| entry.path()));
-            } else if name != ".git" && !FETCHED.contains(&name.as_str()) {
+            let is_open = visit(&next, &name, &entry) && !FETCHED.contains(&name.as_str());
+            if is_open && is_folder(&entry) {
                 left.push_back(entry.path());
             }
         }
     }
-    found
 }
 
 /// Returns the folders in a folder. Links are none.

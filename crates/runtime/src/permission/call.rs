@@ -10,7 +10,7 @@ use bowline_llm::ToolCall;
 use bowline_tools::Bash;
 
 use super::command::Spelt;
-use super::guess;
+use super::guess::Guess;
 use super::harmless;
 use super::places::Places;
 use super::rule::DELEGATING;
@@ -39,7 +39,7 @@ pub(super) enum Touch {
     /// Files that a program is told of, in a folder that is only known when it runs.
     Adrift {
         program: Arc<Program>,
-        /// Whether it can only read them.
+        /// What it may do with them.
         can: Can,
     },
     Read(Seen),
@@ -193,12 +193,17 @@ fn survives(arguments: &str) -> bool {
 
 /// Finds what a command touches.
 fn command(command: &Command, places: &Places, touches: &mut Vec<Touch>) {
+    let mut guess = Guess::default();
     for program in &command.programs {
-        let found = Told::of(program, places);
+        let found = Told::of(program, places, &mut guess);
         touches.push(Touch::Program { program: Arc::clone(program), is_inside: found.is_inside });
         touches.extend(found.touches);
     }
     touches.extend(command.doubts.iter().cloned().map(Touch::Doubt));
+    if guess.is_cut {
+        let what = "its words may name more files than are looked at";
+        touches.push(Touch::Doubt(what.to_owned()));
+    }
 }
 
 /// Tells whether a command names a file that holds secrets. Then somebody has been asked about it.
@@ -217,6 +222,7 @@ pub(super) fn names_a_secret(read: &Command, places: &Places) -> bool {
 struct Told<'c> {
     program: &'c Arc<Program>,
     places: &'c Places,
+    guess: &'c mut Guess,
     /// The folders in which it may run.
     folders: Vec<PathBuf>,
     can: Can,
@@ -226,13 +232,14 @@ struct Told<'c> {
 }
 
 impl<'c> Told<'c> {
-    fn of(program: &'c Arc<Program>, places: &'c Places) -> Self {
+    fn of(program: &'c Arc<Program>, places: &'c Places, guess: &'c mut Guess) -> Self {
         let run = &program.run;
         let is_known = |word: &Word| word.known().is_some();
         let arguments = run.words.get(1..).unwrap_or_default();
         let mut told = Self {
             program,
             places,
+            guess,
             folders: run.folder.ways.iter().map(|way| places.absolute(way)).collect(),
             can: if program.is_harmless { Can::Read } else { Can::Write },
             touches: Vec::new(),
@@ -279,7 +286,7 @@ impl<'c> Told<'c> {
     /// Adds the files that a word may mean which is not known.
     fn guess(&mut self, word: &Word) {
         for folder in &self.folders {
-            let files = guess::files(word.source(), folder, self.places);
+            let files = self.guess.files(word.source(), folder, self.places);
             let named = files.iter().map(|file| Touch::Named(self.places.see(file), self.can));
             self.touches.extend(named);
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::glob::Glob;
 use super::harmless;
-use super::shell::{self, Count, Run, Word};
+use super::shell::{self, Count, Run, Word, base};
 
 /// Commands, word by word.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -452,11 +452,6 @@ fn has(given: &[String], option: &str) -> bool {
 /// Tells whether a program runs others with more rights, or elsewhere.
 pub(super) fn is_raising(program: &str) -> bool {
     RAISING.contains(&program)
-}
-
-/// Returns a program's name without its folder.
-pub(super) fn base(program: &str) -> &str {
-    program.rsplit_once('/').map_or(program, |(_, name)| name)
 }
 
 /// Returns the name of a program that lies where the system keeps its own.

@@ -2,7 +2,6 @@
 //!
 //! Not all of them: what a variable holds nobody knows. Against that there is the sandbox.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::below;
@@ -11,24 +10,102 @@ use super::places::Places;
 /// So many ways to read braces, and so many files, are looked at of one word.
 const MOST: usize = 256;
 
-/// Returns the files that are there and that a word may name, by the text of the word in its command.
-pub(super) fn files(source: &str, folder: &Path, places: &Places) -> Vec<PathBuf> {
-    let text: String = source.chars().filter(|c| !matches!(c, '\'' | '"' | '\\')).collect();
-    let text = from_variable(&text);
-    if text.contains(['$', '`', '(']) {
-        return Vec::new();
+/// So many names of files are looked at for all words of a command.
+const MOST_NAMES: usize = 50_000;
+
+/// So many bytes the words have at most that one pair of braces becomes.
+const LONGEST_LIST: usize = 4 << 20;
+
+/// So many bytes a name with a `*`, a `?` or a `[` has at most.
+const LONGEST_NAME: usize = 1024;
+
+/// A look at the files that the words of a command may name.
+#[derive(Debug, Default)]
+pub(super) struct Guess {
+    names: usize,
+    /// Whether a word may name more than was looked at.
+    pub(super) is_cut: bool,
+}
+
+impl Guess {
+    /// Returns the files that are there and that a word may name, by the text of the word in its command.
+    pub(super) fn files(&mut self, source: &str, folder: &Path, places: &Places) -> Vec<PathBuf> {
+        let text: String = source.chars().filter(|c| !matches!(c, '\'' | '"' | '\\')).collect();
+        let text = from_variable(&text);
+        if text.contains(['$', '`', '(']) {
+            return Vec::new();
+        }
+        let mut found = Vec::new();
+        for text in self.in_braces(text) {
+            let (start, rest) = match (text.strip_prefix("~/"), text.strip_prefix('/')) {
+                (Some(rest), _) => (places.absolute(Path::new("~")), rest),
+                (None, Some(rest)) => (PathBuf::from("/"), rest),
+                (None, None) => (folder.to_owned(), text.as_str()),
+            };
+            let names: Vec<&str> = rest.split('/').filter(|name| !name.is_empty()).collect();
+            self.follow(&start, &names, &mut found);
+        }
+        found
     }
-    let mut found = Vec::new();
-    for text in in_braces(text) {
-        let (start, rest) = match (text.strip_prefix("~/"), text.strip_prefix('/')) {
-            (Some(rest), _) => (places.absolute(Path::new("~")), rest),
-            (None, Some(rest)) => (PathBuf::from("/"), rest),
-            (None, None) => (folder.to_owned(), text.as_str()),
+
+    /// Returns what a word with braces becomes.
+    fn in_braces(&mut self, text: String) -> Vec<String> {
+        let mut left = vec![text];
+        let mut done = Vec::new();
+        while let Some(text) = left.pop() {
+            let Some((before, choices, after)) = innermost(&text) else {
+                done.push(text);
+                continue;
+            };
+            let choices = choices_of(choices);
+            let is_long = choices.len() * (before.len() + after.len()) > LONGEST_LIST;
+            self.is_cut |= is_long;
+            match is_long || left.len() + done.len() >= MOST {
+                true => done.push(text),
+                false => {
+                    left.extend(choices.iter().map(|choice| format!("{before}{choice}{after}")));
+                }
+            }
+        }
+        done
+    }
+
+    /// Follows names from a folder, of which some may be patterns.
+    fn follow(&mut self, folder: &Path, names: &[&str], found: &mut Vec<PathBuf>) {
+        let is_pattern = |name: &&str| name.contains(['*', '?', '[']);
+        let plain = names.iter().position(is_pattern).unwrap_or(names.len());
+        let (plain, patterns) = names.split_at(plain);
+        let mut path = folder.to_owned();
+        path.extend(plain);
+        let Some((name, rest)) = patterns.split_first() else {
+            if self.may_look() && path.symlink_metadata().is_ok() {
+                found.push(path);
+            }
+            return;
         };
-        let names: Vec<&str> = rest.split('/').filter(|name| !name.is_empty()).collect();
-        follow(&start, &names, &mut found);
+        if name.len() > LONGEST_NAME {
+            self.is_cut = true;
+            return;
+        }
+        let pieces = pieces(name);
+        for (entry, _) in below::entries(&path) {
+            if found.len() >= MOST || !self.may_look() {
+                break;
+            }
+            // What begins with a dot is meant only by what does so too.
+            let is_meant = name.starts_with('.') || !entry.starts_with('.');
+            if is_meant && fits(&pieces, &entry) {
+                self.follow(&path.join(entry), rest, found);
+            }
+        }
     }
-    found
+
+    /// Tells whether one more name is looked at.
+    fn may_look(&mut self) -> bool {
+        self.names += 1;
+        self.is_cut |= self.names > MOST_NAMES;
+        self.names <= MOST_NAMES
+    }
 }
 
 /// Puts in the folders that are known by variables.
@@ -36,22 +113,6 @@ fn from_variable(text: &str) -> String {
     let known = [("$PWD/", "./"), ("${PWD}/", "./"), ("$HOME/", "~/"), ("${HOME}/", "~/")];
     let put = |(name, folder): (&str, &str)| Some(format!("{folder}{}", text.strip_prefix(name)?));
     known.into_iter().find_map(put).unwrap_or_else(|| text.to_owned())
-}
-
-/// Returns what a word with braces becomes.
-fn in_braces(text: String) -> Vec<String> {
-    let mut left = vec![text];
-    let mut done = Vec::new();
-    while let Some(text) = left.pop() {
-        match innermost(&text) {
-            Some((before, choices, after)) if left.len() + done.len() < MOST => {
-                let choices = choices_of(choices);
-                left.extend(choices.iter().map(|choice| format!("{before}{choice}{after}")));
-            }
-            Some(_) | None => done.push(text),
-        }
-    }
-    done
 }
 
 /// Returns what `a,b` or `1..3` between braces stands for.
@@ -77,49 +138,54 @@ fn innermost(text: &str) -> Option<(&str, &str, &str)> {
     Some((before, choices, after.strip_prefix('}')?))
 }
 
-fn follow(path: &Path, names: &[&str], found: &mut Vec<PathBuf>) {
-    let Some((name, rest)) = names.split_first() else {
-        if path.symlink_metadata().is_ok() {
-            found.push(path.to_owned());
-        }
-        return;
-    };
-    if !name.contains(['*', '?', '[']) {
-        return follow(&path.join(name), rest, found);
-    }
-    for (entry, _) in below::entries(path) {
-        // What begins with a dot is meant only by what does so too.
-        let is_meant = name.starts_with('.') || !entry.starts_with('.');
-        if is_meant && fits(name, &entry) && found.len() < MOST {
-            follow(&path.join(entry), rest, found);
-        }
-    }
-}
-
-/// Compares a name with a pattern; what stands between `[` and `]` is any character.
-fn fits(pattern: &str, name: &str) -> bool {
+/// Returns the pieces of a pattern, each for one character of a name, or `*` for any; what stands between `[`
+/// and `]` is any character, `?`.
+fn pieces(pattern: &str) -> Vec<char> {
     let mut pieces = Vec::new();
     let mut rest = pattern;
     while let Some(character) = rest.chars().next() {
         rest = &rest[character.len_utf8()..];
-        match behind_bracket(rest).filter(|_| character == '[') {
-            Some(behind) => {
-                pieces.push('?');
-                rest = behind;
-            }
-            None => pieces.push(character),
+        let bracket = if character == '[' { behind_bracket(rest) } else { None };
+        if let Some(behind) = bracket {
+            pieces.push('?');
+            rest = behind;
+        } else {
+            pieces.push(character);
         }
     }
-    // How many of the pieces may have been found so far.
-    let mut found = past_stars(&pieces, BTreeSet::from([0]));
-    for character in name.chars() {
-        let step = |at: usize| match pieces.get(at)? {
-            '*' => Some(at),
-            piece => (*piece == '?' || *piece == character).then_some(at + 1),
-        };
-        found = past_stars(&pieces, found.into_iter().filter_map(step).collect());
+    pieces.dedup_by(|next, piece| (*next, *piece) == ('*', '*'));
+    pieces
+}
+
+/// Compares a name with the pieces of a pattern.
+fn fits(pieces: &[char], name: &str) -> bool {
+    let mut left = (pieces, name);
+    // What is left of both behind the last star if that stands for as little as it may.
+    let mut behind_star = None;
+    loop {
+        let mut characters = left.1.chars();
+        match (left.0.split_first(), characters.next()) {
+            (Some(('*', pieces)), _) => {
+                left.0 = pieces;
+                behind_star = Some(left);
+                continue;
+            }
+            (None, None) => return true,
+            (Some((piece, pieces)), Some(character)) if ['?', character].contains(piece) => {
+                left = (pieces, characters.as_str());
+                continue;
+            }
+            _ => {}
+        }
+        // The star stands for one character more.
+        let Some((pieces, name)) = behind_star else { return false };
+        let mut characters = name.chars();
+        if characters.next().is_none() {
+            return false;
+        }
+        left = (pieces, characters.as_str());
+        behind_star = Some(left);
     }
-    found.contains(&pieces.len())
 }
 
 /// Returns what follows the `]` that ends a bracket of which the inside begins a text.
@@ -138,14 +204,4 @@ fn behind_bracket(text: &str) -> Option<&str> {
         let end = class.and_then(|mark| Some(behind[1..].find(&format!("{mark}]"))? + 3));
         rest = &behind[end.unwrap_or_default()..];
     }
-}
-
-/// A star may also be nothing.
-fn past_stars(pieces: &[char], mut found: BTreeSet<usize>) -> BTreeSet<usize> {
-    for (at, piece) in pieces.iter().enumerate() {
-        if *piece == '*' && found.contains(&at) {
-            found.insert(at + 1);
-        }
-    }
-    found
 }

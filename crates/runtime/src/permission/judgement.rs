@@ -103,8 +103,7 @@ impl Judgement {
         let mut segments = self.segments;
         for segment in other.segments {
             match segments.iter_mut().find(|own| own.what == segment.what) {
-                Some(own) if own.decision >= segment.decision => {}
-                Some(own) => *own = segment,
+                Some(own) => own.add(segment),
                 None => segments.push(segment),
             }
         }
@@ -149,6 +148,23 @@ impl Judgement {
             0 => said.join("; "),
             rest => format!("{}; and {rest} more", said.join("; ")),
         }
+    }
+}
+
+impl Segment {
+    /// Adds what another one decides about the same thing: the stricter counts, and of two that stop it a
+    /// rule before a mode.
+    fn add(&mut self, other: Self) {
+        let stays_inside = self.stays_inside && other.stays_inside;
+        if other.weight() > self.weight() {
+            *self = other;
+        }
+        self.stays_inside = stays_inside;
+    }
+
+    fn weight(&self) -> (Decision, bool) {
+        let is_by_rule = matches!(self.why, Why::Rule { .. });
+        (self.decision, self.decision > Decision::Allow && is_by_rule)
     }
 }
 

@@ -125,7 +125,7 @@ impl PathPattern {
     /// Returns what is meant of the files that are there; `None` if that are too many to be looked through. A
     /// `**` goes no further than the workspace.
     pub(super) fn existing(&self, places: &Places) -> Option<BTreeSet<PathBuf>> {
-        let mut search = Search { places, found: BTreeSet::new(), folders: 0 };
+        let mut search = Search { places, found: BTreeSet::new(), folders: 0, listed: 0 };
         search.follow(&self.root(places)?, &self.steps);
         search.is_bearable().then_some(search.found)
     }
@@ -184,8 +184,10 @@ fn check_marks(text: &str) -> Result<(), String> {
 struct Search<'p> {
     places: &'p Places,
     found: BTreeSet<PathBuf>,
-    /// Folders that were looked into.
+    /// Folders that were looked into because of a `**`.
     folders: usize,
+    /// Those in which names were held against a pattern.
+    listed: usize,
 }
 
 impl Search<'_> {
@@ -196,7 +198,7 @@ impl Search<'_> {
     const MOST_FOUND: usize = 2_000;
 
     fn is_bearable(&self) -> bool {
-        self.folders <= Self::MOST_FOLDERS && self.found.len() <= Self::MOST_FOUND
+        self.folders.max(self.listed) <= Self::MOST_FOLDERS && self.found.len() <= Self::MOST_FOUND
     }
 
     fn follow(&mut self, path: &Path, steps: &[Step]) {
@@ -213,8 +215,12 @@ impl Search<'_> {
                 }
                 Some(_) => {}
                 None => {
+                    self.listed += 1;
                     for (name, entry) in below::entries(path) {
-                        if glob.fits(&name) && self.is_bearable() {
+                        if !self.is_bearable() {
+                            return;
+                        }
+                        if glob.fits(&name) {
                             self.follow(&entry.path(), rest);
                         }
                     }
@@ -252,5 +258,29 @@ fn fits(steps: &[Step], names: &[String]) -> bool {
         Step::Name(glob) => {
             names.split_first().is_some_and(|(name, below)| glob.fits(name) && fits(rest, below))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_count_however_a_pattern_leads_through_them() {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["a/x", "b/x", "c/x"] {
+            std::fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        let places = Places::default();
+        let folders = |text: &str| {
+            let pattern = PathPattern::parse(text).unwrap();
+            let mut search =
+                Search { places: &places, found: BTreeSet::new(), folders: 0, listed: 0 };
+            search.follow(root.path(), &pattern.steps);
+            (search.found.len(), search.listed)
+        };
+        assert_eq!(folders("/*/x"), (3, 1));
+        assert_eq!(folders("/*/none*"), (0, 4));
+        assert_eq!(folders("/*/*/*"), (0, 7));
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::below::{self, Standing};
 use super::path::PathPattern;
 use super::seen::{Form, Seen, plain, real};
+use super::shell::base;
 use crate::environment::{Environment, Folders};
 
 /// The places that rules know of, each as it is called and, if that differs, as it really is.
@@ -97,9 +98,7 @@ const SECRET_AT_HOME: [&str; 14] = [
 ];
 
 /// Names of files that hold secrets wherever they are.
-const SECRET_NAMES: [&str; 14] = [
-    ".env",
-    ".envrc",
+const SECRET_NAMES: [&str; 12] = [
     ".netrc",
     "_netrc",
     ".npmrc",
@@ -335,19 +334,21 @@ impl Places {
     }
 }
 
+/// Tells whether a file of this name holds variables that are set for the project, and is no example of it.
+pub(crate) fn holds_settings(name: &str) -> bool {
+    let is_example = |rest: &str| rest.split(['.', '-', '_']).any(|part| EXAMPLES.contains(&part));
+    [".env", ".envrc"].contains(&name)
+        || name.strip_prefix(".env.").is_some_and(|rest| !is_example(rest))
+}
+
 /// Tells whether a file of this name holds secrets.
 fn is_secret_name(name: &str) -> bool {
-    let is_example = |rest: &str| rest.split(['.', '-', '_']).any(|part| EXAMPLES.contains(&part));
-    if let Some(rest) = name.strip_prefix(".env.") {
-        return !is_example(rest);
+    if name.starts_with(".env.") {
+        return holds_settings(name);
     }
     let has_ending = SECRET_ENDINGS.iter().any(|ending| name.ends_with(ending));
     let is_key = SECRET_KEYS.iter().any(|key| name.starts_with(key)) && !name.ends_with(".pub");
-    SECRET_NAMES.contains(&name) || has_ending || is_key
-}
-
-fn base(path: &str) -> &str {
-    path.rsplit_once('/').map_or(path, |(_, name)| name)
+    holds_settings(name) || SECRET_NAMES.contains(&name) || has_ending || is_key
 }
 
 /// Returns the name of what holds a path, if one of these in one of the folders does.

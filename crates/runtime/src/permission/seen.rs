@@ -69,14 +69,28 @@ const LINKS: usize = 40;
 /// Follows links as far as the path exists. What does not exist cannot be a link.
 pub(super) fn real(path: &Path) -> PathBuf {
     let (mut real, mut links) = (PathBuf::from("/"), 0);
+    // How many names lead on from the last folder that exists.
+    let mut beyond = 0_usize;
     let mut left: Vec<OsString> = names_reversed(path);
     while let Some(name) = left.pop() {
         if name == ".." {
             real.pop();
+            beyond = beyond.saturating_sub(1);
             continue;
         }
         real.push(&name);
-        let Ok(target) = std::fs::read_link(&real) else { continue };
+        if beyond > 0 {
+            beyond += 1;
+            continue;
+        }
+        let target = match std::fs::read_link(&real) {
+            Ok(target) => target,
+            Err(error) => {
+                // That of what is there and no link is another one.
+                beyond = usize::from(error.kind() != std::io::ErrorKind::InvalidInput);
+                continue;
+            }
+        };
         links += 1;
         if links > LINKS {
             continue;
@@ -97,4 +111,25 @@ fn names_reversed(path: &Path) -> Vec<OsString> {
         Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
     });
     names.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_followed_as_far_as_the_path_exists_also_back_from_what_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("there")).unwrap();
+        std::os::unix::fs::symlink("there", root.join("link")).unwrap();
+        for (written, expected) in [
+            ("link/x", "there/x"),
+            ("link/none/x/../link", "there/none/link"),
+            ("none/x/../../link/x", "there/x"),
+            ("there/../link", "there"),
+        ] {
+            assert_eq!(real(&root.join(written)), root.join(expected), "{written}");
+        }
+    }
 }

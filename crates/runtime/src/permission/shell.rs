@@ -77,10 +77,15 @@ pub(super) fn runs_others(program: &str) -> bool {
     program::runs_others(program)
 }
 
+/// Returns the name at the end of a path, such as a program's without its folder.
+pub(super) fn base(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, name)| name)
+}
+
 /// Reads words that would be a command, if their program is one that runs what it is given.
 pub(super) fn carried(words: &[Word]) -> Option<Script> {
     let program = words.first()?.known()?;
-    if !runs_others(program.rsplit_once('/').map_or(program, |(_, name)| name)) {
+    if !runs_others(base(program)) {
         return None;
     }
     let mut found = Found::default();
@@ -125,8 +130,7 @@ pub struct Run {
 impl Run {
     /// Returns the program's name without its folder, if it is known.
     pub fn name(&self) -> Option<&str> {
-        let program = self.words.first()?.known()?;
-        Some(program.rsplit_once('/').map_or(program, |(_, name)| name))
+        self.words.first()?.known().map(base)
     }
 }
 

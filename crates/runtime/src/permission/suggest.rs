@@ -9,11 +9,11 @@ use toml::de::{DeTable, DeValue};
 use bowline_agent::gate::Review;
 
 use super::call::{Call, Command, Program};
-use super::command::{base, is_raising};
+use super::command::is_raising;
 use super::path::MARKS;
 use super::places::Places;
 use super::rule::{About, Rule};
-use super::shell::{self, Run, Word};
+use super::shell::{self, Run, Word, base};
 use crate::reading;
 
 /// Programs that run whatever they are told, beside those that run texts: a rule that allows them allows

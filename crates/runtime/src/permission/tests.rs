@@ -35,6 +35,10 @@ impl Machine {
         self.0.path().join(path)
     }
 
+    fn put(&self, path: &str) {
+        std::fs::write(self.path(path), "").unwrap();
+    }
+
     fn link(&self, link: &str, target: &str) {
         let link = self.path(link);
         let _ = std::fs::remove_file(&link);

@@ -105,9 +105,12 @@ pub(super) fn descendants(all: &[Process], roots: impl IntoIterator<Item = i32>)
     let mut family: HashSet<i32> = roots.into_iter().collect();
     loop {
         let before = family.len();
-        let children = all.iter().filter(|process| family.contains(&process.parent));
-        let children: Vec<i32> = children.map(|process| process.pid.as_raw_pid()).collect();
-        family.extend(children);
+        // Most come behind their parents, so that one round finds them all however deep they are.
+        for process in all {
+            if family.contains(&process.parent) {
+                family.insert(process.pid.as_raw_pid());
+            }
+        }
         if family.len() == before {
             break;
         }

@@ -255,12 +255,11 @@ pub(super) fn write_line(note: &mut File, line: &Line) -> io::Result<()> {
 
 /// Reads a note; what is no line of ours says nothing.
 fn lines(note: &Path) -> Vec<Line> {
-    let mut text = String::new();
-    let read = File::open(note).and_then(|file| file.take(MAX_NOTE).read_to_string(&mut text));
-    match read {
-        Ok(_) => text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect(),
-        Err(_) => Vec::new(),
-    }
+    let mut text = Vec::new();
+    // Of one that cannot be read nothing is known.
+    let _ = File::open(note).and_then(|file| file.take(MAX_NOTE).read_to_end(&mut text));
+    let lines = text.split(|byte| *byte == b'\n');
+    lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }
 
 /// Returns what tells this start of the machine from others.

@@ -81,12 +81,13 @@ impl Journal {
     /// Reads what is noted in a folder; nothing if there is none.
     pub(super) fn open(folder: &Path) -> Result<Self, UndoError> {
         let path = folder.join("journal.jsonl");
-        let text = match fs::read_to_string(&path) {
+        let text = match fs::read(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(UndoError::file(&path)(error)),
         };
-        let lines = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let lines = text.split(|byte| *byte == b'\n');
+        let lines = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
         Ok(Self { path, lines })
     }
 

@@ -28,7 +28,6 @@ pub struct Change {
     pub kind: Kind,
     /// Whether somebody else has changed it since the session did first.
     pub is_changed_since: bool,
-    pub(super) now: Option<Blob>,
     pub(super) then: Option<Blob>,
 }
 
@@ -122,16 +121,16 @@ impl Undo {
         ends.retain(|path, ends| ends.first.is_some() || !is_left_out(path));
         let present = present(&self.git, &ends)?;
         let changes = ends.into_iter().filter_map(|(path, Ends { first, last, is_torn, .. })| {
-            let now = present.get(&path).cloned();
-            let kind = match (&first, &now) {
+            let now = present.get(&path);
+            let kind = match (first.as_ref(), now) {
                 (None, Some(_)) => Kind::Added,
                 (Some(_), None) => Kind::Deleted,
                 (first, now) if first == now => return None,
                 (_, _) => Kind::Modified,
             };
             let path = Path::new(OsStr::from_bytes(&path)).to_path_buf();
-            let is_changed_since = is_torn || last != now;
-            Some(Change { path, kind, is_changed_since, now, then: first })
+            let is_changed_since = is_torn || last.as_ref() != now;
+            Some(Change { path, kind, is_changed_since, then: first })
         });
         let changes = changes.collect();
         Ok(Plan { changes, left_out: left_out.into_iter().collect(), now })

@@ -184,7 +184,11 @@ async fn a_job_whose_keeper_was_killed_is_lost_and_said_to_be() {
     // Who watches over the keeper has ended what that could not.
     assert!(!is_alive(child));
     session.job(json!({ "action": "kill" })).await;
+    // A disk that was full has cut off a line in the middle of a letter of two bytes.
     let note = std::fs::read_to_string(survivor.note()).unwrap();
+    let cut = [note.as_bytes(), b"{\"failed\":\"caf\xc3"].concat();
+    std::fs::write(survivor.note(), cut).unwrap();
+    assert_eq!(session.survivors().len(), 1);
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     std::fs::write(survivor.note(), note.replace(boot.trim(), "another")).unwrap();
     let text = session.job(json!({ "action": "list" })).await;

@@ -265,7 +265,6 @@ fn test(found: &mut Found, operands: &[Word]) -> Seen {
     Seen::itself()
 }
 
-/// The subscript of a variable's name is run.
 /// Reads `wait`: `wait -p NAME` sets a variable to the number of a process.
 fn set_by_wait(operands: &[Word]) -> Seen {
     let number = Word::Known("1".to_owned());
@@ -277,6 +276,7 @@ fn set_by_wait(operands: &[Word]) -> Seen {
     }
 }
 
+/// Reads `unset`: the subscript of a variable's name is run.
 fn unset(operands: &[Word]) -> Seen {
     let is_plain = |word: &Word| word.known().is_some_and(|name| !name.contains('['));
     if operands.iter().any(|word| word.known() == Some("PATH")) {

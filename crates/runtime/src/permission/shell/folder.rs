@@ -8,6 +8,9 @@ use super::{Run, Word, interpreter};
 /// So many ways are followed; beyond that a folder may be any.
 const MOST_WAYS: usize = 16;
 
+/// A way of more bytes is not followed either.
+const LONGEST_WAY: usize = 1024;
+
 /// The folders that a program may run in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folder {
@@ -37,11 +40,10 @@ impl Folder {
             if self.ways.contains(way) {
                 continue;
             }
-            if self.ways.len() >= MOST_WAYS {
-                self.is_open = true;
-                return;
+            match self.ways.len() < MOST_WAYS && way.as_os_str().len() <= LONGEST_WAY {
+                true => self.ways.push(way.clone()),
+                false => self.is_open = true,
             }
-            self.ways.push(way.clone());
         }
     }
 

@@ -41,7 +41,8 @@ impl Found {
     }
 
     pub(super) fn doubt(&mut self, what: &str, text: &str) {
-        let doubt = Doubt { what: what.to_owned(), text: excerpt(text).to_owned() };
+        let excerpt = &text[..text.floor_char_boundary(QUOTED)];
+        let doubt = Doubt { what: what.to_owned(), text: excerpt.to_owned() };
         if !self.script.doubts.contains(&doubt) && self.script.doubts.len() < 100 {
             self.script.doubts.push(doubt);
         }
@@ -120,12 +121,4 @@ impl Found {
         }
         self.script
     }
-}
-
-fn excerpt(text: &str) -> &str {
-    let mut end = text.len().min(QUOTED);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }

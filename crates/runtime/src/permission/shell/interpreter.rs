@@ -113,7 +113,7 @@ fn is_interpreter(name: &str) -> bool {
 }
 
 /// `python3.12` is Python.
-fn without_version(name: &str) -> &str {
+pub(super) fn without_version(name: &str) -> &str {
     name.trim_end_matches(|last: char| matches!(last, '0'..='9' | '.' | '-'))
 }
 

@@ -1,7 +1,7 @@
 //! Programs of which an option runs another program.
 
 use super::Word;
-use super::interpreter::sets_steering;
+use super::interpreter::{sets_steering, without_version};
 use super::option::is_long;
 use super::program::Seen;
 
@@ -409,7 +409,7 @@ pub(super) fn look(name: &str, words: &[Word]) -> Option<Seen> {
 
 /// Takes from a compiler's name its version and what it compiles for: `x86_64-linux-gnu-gcc-12`.
 fn plain_name(name: &str) -> &str {
-    let short = name.trim_end_matches(|last: char| matches!(last, '0'..='9' | '.' | '-'));
+    let short = without_version(name);
     let last = short.rsplit_once('-').map_or(short, |(_, last)| last);
     if COMPILERS.contains(&last) { last } else { name }
 }

@@ -278,3 +278,32 @@ fn many_words_hide_no_program_and_are_no_reason_to_ask() {
     }
     assert_eq!(bash(&format!("unheard-of {}", many("a/b"))).decided(&engine), Allow);
 }
+
+#[test]
+fn words_that_may_name_more_files_than_are_looked_at_are_a_doubt() {
+    let (machine, engine) = asking("allow = [\"bash(cat *)\"]");
+    for number in 0..250 {
+        machine.put(&format!("work/src/{number}"));
+    }
+    let times = |part: &str, times: usize| part.repeat(times);
+    let looked_at = [
+        "cat src/1*2".to_owned(),
+        format!("cat src/*[{}]", times("12", 200)),
+        format!("cat {}", times("src/* ", 50)),
+        format!("cat {{{}}}", times("a,", 1_000)),
+        format!("cat {{a,b}}{}", times("/a", 50_000)),
+    ];
+    for command in looked_at {
+        assert_eq!(bash(&command).decided(&engine), Allow, "{}", &command[..20]);
+    }
+    let asked = [
+        format!("cat src/*{}", times("a", 20_000)),
+        format!("cat src/{}", times("*a", 10_000)),
+        format!("cat src/{}*", times("[", 20_000)),
+        format!("cat {}", times("src/* ", 300)),
+        format!("cat {{{}}}{}", times("a,", 2_000), times("x", 10_000)),
+    ];
+    for command in asked {
+        assert_eq!(bash(&command).decided(&engine), Ask, "{}", &command[..20]);
+    }
+}

@@ -87,6 +87,20 @@ fn what_is_protected_is_so_where_it_is_kept() {
 }
 
 #[test]
+fn a_link_to_what_names_the_folder_of_the_repository_is_protected_with_both() {
+    // Whatever the link leads to, git reads the path from where the link is.
+    let files = [("work/sub/pointer", "gitdir: kept\n"), ("work/kept/config", "")];
+    let machine = Machine::new(&files);
+    std::fs::remove_dir(machine.path("work/.git")).unwrap();
+    machine.link("work/.git", "work/sub/pointer");
+    let engine = machine.in_mode(Mode::Auto);
+    for path in ["work/sub/pointer", "work/kept/config"] {
+        assert_eq!(machine.write(path).decided(&engine), Decision::Deny, "{path}");
+    }
+    assert_eq!(machine.write("work/sub/kept").decided(&engine), Decision::Allow);
+}
+
+#[test]
 fn a_denied_pattern_is_about_each_file_that_is_there() {
     let files = [
         "work/.env",
@@ -247,6 +261,25 @@ fn a_child_may_do_nothing_that_its_parent_may_not() {
     let made = confinement(&careful, "ls").unwrap();
     assert_eq!((made.writable.len(), made.network), (1, Network::Hosts(vec!["b.org".into()])));
     assert_eq!(bash("make").decided(&engine("child", &["careful", "parent"])), Decision::Deny);
+}
+
+#[test]
+fn a_question_of_a_parent_is_no_lesser_one_for_its_child() {
+    let machine = Machine::new(&[(
+        "config/config.toml",
+        "[agents.asks.permissions]\nask = [\"bash(make *)\"]\n\
+         [agents.looks.sandbox]\nprofile = \"read-only\"\n[agents.child]\n",
+    )]);
+    let runtime = machine.load(Flags { mode: Some(Mode::Ask), ..Flags::default() }).unwrap();
+    let child = runtime.agent_config("child").unwrap();
+    let by_mode_alone = |call: &Call, above: &[&str]| {
+        let above: Vec<String> = above.iter().map(|&name| name.to_owned()).collect();
+        call.judged(&runtime.engine(&child, &above, true).unwrap()).is_asked_by_mode_alone()
+    };
+    let (make, write) = (bash("make"), machine.write("work/x"));
+    assert!(by_mode_alone(&make, &[]) && by_mode_alone(&write, &[]));
+    assert!(!by_mode_alone(&make, &["asks"]), "a rule of the parent asks");
+    assert!(!by_mode_alone(&write, &["looks"]), "it is beyond the sandbox of the parent");
 }
 
 #[test]

@@ -225,6 +225,7 @@ fn the_folder_of_a_program_is_where_cd_leads_for_certain() {
     // Beyond some ways it may be any.
     let many: String = (0..9).map(|at| format!("cd {at}; ")).collect();
     assert!(folders(&format!("{many} x"))[0].ends_with("|?"));
+    assert_eq!(folders(&format!("cd {} && x", "a/".repeat(1_000))), ["|?"]);
 }
 
 #[test]
