@@ -146,7 +146,7 @@ impl Rooms {
                     self.are_impossible = true;
                     return alone(asked);
                 }
-                Err(error) if tries > TRIES => return Err(error),
+                Err(error) if tries >= TRIES => return Err(error),
                 Err(_) => std::thread::sleep(BETWEEN_TRIES),
             }
         }

@@ -25,14 +25,11 @@ use super::cgroup::Cgroup;
 use super::child::wake_on;
 use super::confine::{Asked, RoomId, Rooms};
 use super::family::{self, Process, TAG};
-use super::output::{Output, now_ms};
-use super::protocol::{Answer, Cause, CommandId, Request, Start, Status, Streams};
+use super::output::{MEASURE, Output, now_ms};
+use super::protocol::{Answer, Cause, CommandId, Request, Start, Status, Streams, owns};
 use crate::guard::Network;
-use running::{Ending, Means, Opened, Running, owns};
+use running::{Ending, Means, Opened, Running};
 use watch::{Lasts, watched};
-
-/// How often output files are measured.
-const MEASURE: Duration = Duration::from_millis(250);
 
 pub(super) use keeper::keep;
 

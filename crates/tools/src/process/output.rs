@@ -5,11 +5,14 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
 use super::protocol::{Kept, Status};
+
+/// How often outputs are measured.
+pub(super) const MEASURE: Duration = Duration::from_millis(250);
 
 /// The file in a folder of outputs that says how their commands ended.
 const ENDED: &str = "ended.jsonl";

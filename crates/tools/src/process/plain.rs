@@ -13,8 +13,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::ProcessError;
 use super::link::{Ends, Exited, Order};
-use super::output::{Output, now_ms};
-use super::protocol::{Cause, Start, Status, Streams};
+use super::output::{MEASURE, Output, now_ms};
+use super::protocol::{Cause, Start, Status, Streams, owns};
 
 /// Serves orders until there are no more; then everything is killed.
 pub(super) async fn run(mut orders: mpsc::Receiver<Order>) {
@@ -69,8 +69,7 @@ impl Group {
     }
 
     fn is_owned_by(&self, owner: &str) -> bool {
-        let rest = self.owner.strip_prefix(owner);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        owns(owner, &self.owner)
     }
 
     fn write(&mut self, text: String, close: bool) {
@@ -156,7 +155,7 @@ async fn feed(mut pipe: ChildStdin, mut texts: mpsc::UnboundedReceiver<String>) 
 async fn watch(mut child: Child, output: Option<Output>, exited: Exited, pid: Pid) {
     let started_ms = now_ms();
     let mut cause = None;
-    let mut measure = interval(Duration::from_millis(250));
+    let mut measure = interval(MEASURE);
     measure.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let status = loop {
         tokio::select! {

@@ -52,6 +52,12 @@ pub(super) struct Start {
     pub(super) confinement: Option<Confinement>,
 }
 
+/// Tells whether an owner owns what another does.
+pub(super) fn owns(owner: &str, other: &str) -> bool {
+    let rest = other.strip_prefix(owner);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// What a command reads from and writes to.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

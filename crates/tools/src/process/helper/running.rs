@@ -12,7 +12,7 @@ use super::super::confine::{RoomId, Way};
 use super::super::family::{Process, ROUND, TAG, tag};
 use super::super::output::{Output, now_ms};
 use super::super::program::Program;
-use super::super::protocol::{Cause, CommandId, Kept, Start, Streams};
+use super::super::protocol::{Cause, CommandId, Kept, Start, Streams, owns};
 
 /// A command that runs, or is over and may have left processes behind.
 pub(super) struct Running {
@@ -112,12 +112,6 @@ impl Running {
     pub(super) fn is_owned_by(&self, owner: &str) -> bool {
         owns(owner, &self.owner)
     }
-}
-
-/// Tells whether an owner owns what another does.
-pub(super) fn owns(owner: &str, other: &str) -> bool {
-    let rest = other.strip_prefix(owner);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 impl Opened {
