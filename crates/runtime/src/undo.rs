@@ -240,6 +240,22 @@ impl Session {
         }
     }
 
+    /// Does what is done at once, if it is; tells whether it was.
+    fn at_once(&self, record: impl FnOnce(&mut Undo) -> Result<bool, UndoError>) -> bool {
+        match self.store.try_lock().as_deref_mut() {
+            // What fails is tried again where one may wait, and said there.
+            Ok(Store::Open(undo)) => record(undo).unwrap_or(false),
+            Ok(Store::Unable) => true,
+            Ok(Store::Unopened) | Err(_) => false,
+        }
+    }
+
+    /// Records the state before a call, if that takes next to no time; tells whether it has.
+    fn before_at_once(&self, call: &Starting) -> bool {
+        call.is_first
+            && self.at_once(|undo| undo.before_at_once(call.agent, &call.call, &call.writes))
+    }
+
     /// Records the state after the calls of an agent.
     fn after(&self, agent: AgentId) -> Result<(), UndoError> {
         match &mut *lock(&self.store) {
@@ -299,11 +315,13 @@ impl DynTool for Recorded {
                     writes,
                     is_first: running.is_first,
                 };
-                let (own, records) = (Arc::clone(&session), Arc::clone(&self.records));
-                self.recorder.aside(move || own.before(&records, &starting)).await;
+                if !session.before_at_once(&starting) {
+                    let (own, records) = (Arc::clone(&session), Arc::clone(&self.records));
+                    self.recorder.aside(move || own.before(&records, &starting)).await;
+                }
                 let agent = cx.agent.id;
                 let result = run(cx).await;
-                if running.finish() {
+                if running.finish() && !session.at_once(|undo| undo.after_at_once(agent)) {
                     self.recorder.aside(move || session.after(agent)).await;
                 }
                 result

@@ -27,6 +27,24 @@ impl FolderLock {
     /// # Errors
     /// [`io::ErrorKind::TimedOut`] if somebody else keeps it for a minute.
     pub(crate) fn take(folder: &Path) -> io::Result<Self> {
+        let until = Instant::now() + LONGEST;
+        loop {
+            if let Some(lock) = Self::try_take(folder)? {
+                return Ok(lock);
+            }
+            if Instant::now() >= until {
+                let why = "another process has kept it locked for a minute";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Takes the lock; `None` if somebody else has it.
+    ///
+    /// # Errors
+    /// If the file cannot be made or locked.
+    pub(crate) fn try_take(folder: &Path) -> io::Result<Option<Self>> {
         let mut options = OpenOptions::new();
         // Others may have put a pipe there, which waits for a reader, or a link to anywhere.
         options.custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed());
@@ -39,17 +57,10 @@ impl FolderLock {
             }
             opened => opened?,
         };
-        let until = Instant::now() + LONGEST;
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(Self { _file: file }),
-                Err(TryLockError::Error(error)) => return Err(error),
-                Err(TryLockError::WouldBlock) if Instant::now() >= until => {
-                    let why = "another process has kept it locked for a minute";
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, why));
-                }
-                Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
-            }
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Self { _file: file })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
         }
     }
 }

@@ -26,6 +26,9 @@ use super::git::{Git, joined, paths};
 const TICK: Duration = Duration::from_millis(20);
 const COARSE_TICK: Duration = Duration::from_secs(2);
 
+/// So many files and folders are looked at in a fraction of a millisecond.
+const FEW: usize = 256;
+
 /// What says in a folder which names do not matter.
 const RULES: &str = ".gitignore";
 
@@ -71,6 +74,13 @@ impl Seen {
         }
         seen.watched = seen.folders.keys().cloned().collect();
         seen
+    }
+
+    /// Tells whether all is as it was seen, beyond doubt; of what is much it is not told.
+    pub(super) fn is_still(&self, root: &Path) -> bool {
+        let files: usize = self.folders.values().map(|folder| folder.files.len()).sum();
+        self.folders.len() + files <= FEW
+            && self.folders.iter().all(|(path, folder)| folder.is_still(&root.join(path)))
     }
 
     /// Tells whether the folder of a file is looked into.
@@ -144,6 +154,14 @@ struct Folder {
 }
 
 impl Folder {
+    fn is_still(&self, absolute: &Path) -> bool {
+        let is_still = |(name, file): (&OsString, &Option<File>)| {
+            let stamp = file.as_ref().filter(|file| file.content.is_none()).map(|file| file.stamp);
+            stamp.is_some() && stamp == Stamp::at(&absolute.join(name))
+        };
+        self.stamp.is_some() && self.stamp == Stamp::at(absolute) && self.files.iter().all(is_still)
+    }
+
     /// Looks at the folder and the files in it; tells whether it has other rules about what is ignored.
     fn look(&mut self, root: &Path, path: &Path, look: &mut Look) -> io::Result<bool> {
         let mut absolute = root.join(path);

@@ -69,6 +69,14 @@ impl Undo {
         Ok(tree)
     }
 
+    /// Returns the state that was recorded last if nothing has changed since, and that is known at once.
+    pub(super) fn unchanged(&self) -> Option<String> {
+        let Recorded { tree, index, seen } = self.recorded.as_ref()?;
+        let is_still = Stamp::at(self.git.index()) == Some(*index)
+            && seen.as_ref().is_some_and(|seen| seen.is_still(self.git.root()));
+        is_still.then(|| tree.clone())
+    }
+
     /// Returns the places of all that is recorded or will be, of which nothing has been seen.
     fn unseen(&self, more: &[Vec<u8>]) -> Result<Seen, UndoError> {
         let known = self.known()?;

@@ -99,10 +99,20 @@ impl Project {
 
     /// Does something as a call that names these paths.
     fn call(&self, undo: &mut Undo, names: &[&str], work: impl FnOnce()) {
+        self.call_as("call", undo, names, work);
+    }
+
+    /// Does something as this call; it is recorded as tools are: at once where that can be.
+    fn call_as(&self, call: &str, undo: &mut Undo, names: &[&str], work: impl FnOnce()) {
+        let (agent, call) = (self.agent, CallId::from(call));
         let names: Vec<_> = names.iter().map(|name| self.work().join(name)).collect();
-        undo.before(self.agent, &CallId::from("call"), &names).unwrap();
+        if !undo.before_at_once(agent, &call, &names).unwrap() {
+            undo.before(agent, &call, &names).unwrap();
+        }
         work();
-        undo.after(self.agent).unwrap();
+        if !undo.after_at_once(agent).unwrap() {
+            undo.after(agent).unwrap();
+        }
     }
 
     /// Returns all files with their content, links with where they lead.

@@ -116,6 +116,37 @@ fn git_is_not_run_while_nothing_has_changed() {
 }
 
 #[test]
+fn what_has_not_changed_is_recorded_at_once() {
+    let project = filled();
+    let mut undo = project.undo();
+    let call = CallId::from("call");
+    let until_at_once = |undo: &mut Undo| {
+        // What has just changed is not known for sure.
+        while !undo.before_at_once(project.agent, &call, &[]).unwrap() {
+            undo.before(project.agent, &call, &[]).unwrap();
+            undo.after(project.agent).unwrap();
+        }
+        assert!(undo.after_at_once(project.agent).unwrap());
+    };
+    until_at_once(&mut undo);
+    // Of a file that no call has named yet git is asked whether it is ignored.
+    let named = [project.work().join("one.txt")];
+    assert!(!undo.before_at_once(project.agent, &call, &named).unwrap());
+    undo.before(project.agent, &call, &named).unwrap();
+    assert!(undo.after_at_once(project.agent).unwrap());
+    assert!(undo.before_at_once(project.agent, &call, &named).unwrap());
+    project.put("src/three.rs", "three");
+    assert!(!undo.after_at_once(project.agent).unwrap());
+    undo.after(project.agent).unwrap();
+    assert_eq!(kinds(&mut undo), [("src/three.rs".to_owned(), Kind::Added, false)]);
+    until_at_once(&mut undo);
+    // Somebody else records.
+    let lock = File::open(project.folder.path().join("session/undo.git/.lock")).unwrap();
+    lock.lock().unwrap();
+    assert!(!undo.before_at_once(project.agent, &call, &[]).unwrap());
+}
+
+#[test]
 fn whatever_changes_is_noticed_and_comes_back() {
     let path = |project: &Project, name: &str| project.work().join(name);
     type Change = (&'static str, fn(&Project));
@@ -178,9 +209,7 @@ fn every_one_of_many_changes_in_a_moment_is_a_state_of_its_own() {
     let mut undo = project.undo();
     for round in 0..40 {
         let call = CallId::from(format!("call {round}"));
-        undo.before(project.agent, &call, &[]).unwrap();
-        rewrite(&project, "one.txt");
-        undo.after(project.agent).unwrap();
+        project.call_as(call.as_str(), &mut undo, &[], || rewrite(&project, "one.txt"));
         let last = undo.since(|_, other| *other == call);
         let changed: Vec<_> =
             undo.plan(&last).unwrap().changes.into_iter().map(|change| change.path).collect();
