@@ -8,6 +8,9 @@ use super::{Run, Word, interpreter};
 /// So many ways are followed; beyond that a folder may be any.
 const MOST_WAYS: usize = 16;
 
+/// So many names of a way are followed; each program behind `cd` is looked at in each of them.
+const MOST_NAMES: usize = 64;
+
 /// The folders that a program may run in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folder {
@@ -47,6 +50,9 @@ impl Folder {
 
     fn step(&self, target: &Path) -> Self {
         let ways: Vec<PathBuf> = self.ways.iter().map(|way| joined(way, target)).collect();
+        if ways.iter().any(|way| way.components().nth(MOST_NAMES).is_some()) {
+            return self.open();
+        }
         // Only what does not begin where it is leads out of not knowing.
         let is_open = self.is_open && !is_fixed(target);
         let mut folder = Self { ways: Vec::new(), is_open };
