@@ -66,6 +66,32 @@ fn a_program_brings_tools_that_the_model_calls() {
     assert_eq!(home.processes(), Vec::<String>::new());
 }
 
+/// What a model calls it has other characters, or fewer.
+#[test]
+fn a_server_is_denied_by_the_name_that_it_is_configured_by() {
+    for name in ["a__b", "my-company-internal-tracker"] {
+        for (rule, is_left) in
+            [(format!("mcp__{name}__ec*"), true), (format!("mcp__{name}"), false)]
+        {
+            let provider = calls(&[]);
+            let server = McpServer::start(Manners::default());
+            let section =
+                as_program(&server).replace("mcp_servers.test", &format!("mcp_servers.{name}"));
+            let rules = format!("[permissions]\ndeny = [{rule:?}]\n");
+            let home = Home::with(&provider, &format!("{rules}{section}"));
+            let (code, _, err) = home.run(&["exec", "go"]);
+            assert_eq!(code, 0, "{err}");
+            let names = names(&provider.requests()[0]);
+            assert!(!names.iter().any(|name| name.ends_with("__echo")), "{rule}: {names:?}");
+            assert_eq!(
+                names.iter().any(|name| name.ends_with("__grow")),
+                is_left,
+                "{rule}: {names:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn an_address_brings_tools_and_what_it_is_given_reaches_no_model() {
     let provider = calls(&[

@@ -44,7 +44,10 @@ impl Tool for ApplyPatch {
         // What cannot be read as a patch writes nothing.
         let changes = parse::parse(&input.patch).unwrap_or_default();
         let writes: PathSet = changes.iter().flat_map(|change| self.paths(change)).collect();
-        Access { writes, ..Access::none() }
+        // What stays of a file can be found where it is moved to, and in what is said of lines that are not.
+        let updated = changes.iter().filter(|it| matches!(it.change, Change::Update { .. }));
+        let reads = updated.map(|change| self.workspace.resolve(&change.path)).collect();
+        Access { reads, writes, ..Access::none() }
     }
 
     fn puts_secrets_back(&self) -> bool {

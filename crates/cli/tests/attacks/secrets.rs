@@ -96,6 +96,33 @@ fn the_brackets_of_a_placeholder_hide_no_token() {
     assert!(!told[0].contains(&token) && told[0].contains("[secret github-token-"), "{told:?}");
 }
 
+#[test]
+fn a_patch_neither_moves_nor_quotes_what_may_not_be_read() {
+    let patch = |lines: &str| {
+        let patch = format!("*** Begin Patch\n*** Update File: .env\n{lines}\n*** End Patch");
+        ("apply_patch", json!({ "patch": patch }))
+    };
+    for lines in ["*** Move to: notes.txt", "@@\n-KEY=\n+KEY"] {
+        for (mode, more) in [
+            ("accept-edits", &[][..]),
+            ("accept-edits", &["--allow", "write(**)"]),
+            ("auto", &[]),
+            ("bypass", &["--deny", "read(.env)"]),
+        ] {
+            let provider = calls(vec![patch(lines)]);
+            let home = Home::new(&provider);
+            std::fs::write(home.work().join(".env"), format!("KEY={KEY}\n")).unwrap();
+            let said = ["exec", "-m", "test/gpt-5", "--mode", mode];
+            home.run(&[&said[..], more, &["go"]].concat());
+            assert!(home.work().join(".env").exists(), "{lines} {mode} {more:?}");
+            assert!(!home.work().join("notes.txt").exists(), "{lines} {mode} {more:?}");
+            assert_eq!(places(&home, &[]), [""; 0], "{lines} {mode} {more:?}");
+            let requests = provider.requests();
+            assert!(!requests.iter().any(|it| it.to_string().contains(KEY)), "{lines} {mode}");
+        }
+    }
+}
+
 /// Runs `env` in a home whose `[shell_environment]` is as given, and returns what it says.
 fn variables(shell_environment: &str) -> String {
     let provider = calls(vec![(

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use bowline_agent::tool::{Access, Tool as _};
 use bowline_llm::ToolCall;
@@ -101,20 +102,6 @@ impl Command {
     }
 }
 
-/// The arguments of the tools with which tasks are given to agents, as far as they name them.
-#[derive(Deserialize)]
-struct Tasks {
-    agent: Option<String>,
-    target_agent: Option<String>,
-    #[serde(default)]
-    tasks: Vec<One>,
-}
-
-#[derive(Deserialize)]
-struct One {
-    agent: Option<String>,
-}
-
 /// What of a command's arguments tells whether it is to outlive bowline.
 #[derive(Deserialize)]
 struct Lasting {
@@ -171,18 +158,21 @@ fn see(places: &Places, path: &Path) -> Seen {
     places.see(&places.absolute(path))
 }
 
+/// Returns the agents that are given tasks, by whichever arguments name them. What else is said beside hides
+/// none: each tool takes the arguments that it knows, whatever the others are.
 fn delegates(tool: &str, arguments: &str) -> Vec<String> {
-    if !DELEGATING.contains(&tool) {
-        return Vec::new();
-    }
-    let Ok(Tasks { agent, target_agent, tasks }) = serde_json::from_str(arguments) else {
-        return Vec::new();
+    let arguments = Some(arguments).filter(|_| DELEGATING.contains(&tool));
+    let arguments = arguments.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    // What cannot be read gives no tasks.
+    let Some(Value::Object(arguments)) = arguments else { return Vec::new() };
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    let named = |task: &Value| {
+        let agent = text(task.get("agent")).filter(|name| !name.trim().is_empty());
+        agent.unwrap_or_else(|| AD_HOC.to_owned())
     };
-    let named = |name: Option<String>| {
-        name.filter(|name| !name.trim().is_empty()).unwrap_or_else(|| AD_HOC.to_owned())
-    };
-    let mut names: Vec<String> = tasks.into_iter().map(|task| named(task.agent)).collect();
-    names.extend(agent.into_iter().chain(target_agent));
+    let tasks = arguments.get("tasks").and_then(Value::as_array);
+    let mut names: Vec<String> = tasks.into_iter().flatten().map(named).collect();
+    names.extend(["agent", "target_agent"].into_iter().filter_map(|key| text(arguments.get(key))));
     names
 }
 

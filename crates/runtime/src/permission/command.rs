@@ -182,6 +182,21 @@ impl CommandPattern {
         self.words.iter().map(|word| word.literal().map(str::to_owned)).collect()
     }
 
+    /// Returns its words as [`Self::literals`] does, from behind the options before the subcommand on.
+    pub(super) fn behind_options(&self) -> Vec<Option<String>> {
+        let program = self.words.first().and_then(Glob::literal).map(base).unwrap_or_default();
+        let valued = valued(program);
+        let mut words = self.words.get(1..).unwrap_or_default();
+        while let [option, rest @ ..] = words
+            && let Some(option) = option.literal()
+            && (is_option(option) || is_toolchain(program, option))
+        {
+            let taken = usize::from(valued.contains(&option));
+            words = rest.get(taken..).unwrap_or_default();
+        }
+        words.iter().map(|word| word.literal().map(str::to_owned)).collect()
+    }
+
     /// Tells whether further words may follow.
     pub(super) fn is_open(&self) -> bool {
         self.is_open
@@ -360,7 +375,7 @@ impl Carried {
 impl Loose {
     fn new(words: Vec<Word>) -> Self {
         let program = base(words.first().and_then(Word::known).unwrap_or_default());
-        let valued = VALUED.iter().find(|(name, _)| *name == program).map(|(_, valued)| *valued);
+        let valued = valued(program);
         // The options of git are all known.
         let is_plain = program == "git";
         let (mut plain, mut options, mut skips): (Vec<Word>, _, _) =
@@ -373,16 +388,26 @@ impl Loose {
             }
             if is_option(text) {
                 // Before the subcommand an option may take the next word.
-                skips = plain.len() == 1 && valued.is_some_and(|valued| valued.contains(&text));
+                skips = plain.len() == 1 && valued.contains(&text);
                 follows = !is_plain && !skips && text != "--" && !text.contains('=');
                 options.push(text.to_owned());
-            } else if plain.len() != 1 || program != "cargo" || !text.starts_with('+') {
+            } else if plain.len() != 1 || !is_toolchain(program, text) {
                 plain.push(word.clone());
                 doubtful.push((word.clone(), std::mem::take(&mut follows)));
             }
         }
         Self { words, plain, options, doubtful }
     }
+}
+
+/// Returns the options of a program before its subcommand that take a value.
+fn valued(program: &str) -> &'static [&'static str] {
+    VALUED.iter().find(|(name, _)| *name == program).map_or(&[], |(_, valued)| *valued)
+}
+
+/// Tells whether a word before the subcommand says which version of a program is meant.
+fn is_toolchain(program: &str, text: &str) -> bool {
+    program == "cargo" && text.starts_with('+')
 }
 
 fn is_option(text: &str) -> bool {

@@ -182,6 +182,10 @@ pub(crate) fn entries(
         of_layer(layer, folders, agent, &mut entries)?;
     }
     entries.sort_by_key(|entry| entry.layer);
+    // What is allowed is named as it is called: there one name stands for one tool.
+    for entry in entries.iter_mut().filter(|entry| entry.decision != Decision::Allow) {
+        entry.rule.among(loaded.config.mcp_servers.keys().map(String::as_str));
+    }
     Ok(entries)
 }
 

@@ -16,6 +16,7 @@ use super::layers::{Entry, Kind};
 use super::places::{Places, Special};
 use super::rule::{About, Host, Rule};
 use super::seen::Seen;
+use super::suggest;
 use crate::config::{Mode, SandboxConfig, SandboxProfile};
 
 /// The rules of one agent.
@@ -503,16 +504,20 @@ fn name(tool: &str, touch: &Touch) -> (String, Option<String>) {
     let same = |rule: String| (rule.clone(), Some(rule));
     match touch {
         Touch::Program { program, .. } => {
-            (format!("bash({})", program.run.text.trim()), super::suggest::exactly(&program.run))
+            (format!("bash({})", program.run.text.trim()), suggest::exactly(&program.run))
         }
         Touch::Doubt(_) => ("bash".to_owned(), None),
         Touch::Adrift { program, .. } => (format!("bash({})", program.run.text.trim()), None),
         Touch::Read(seen) | Touch::Named(seen, _) => {
-            same(format!("read({})", super::suggest::escaped(seen.real())))
+            let path = seen.real();
+            (format!("read({})", suggest::escaped(path)), suggest::of_path("read", path))
         }
-        Touch::Write(seen) => same(format!("write({})", super::suggest::escaped(seen.real()))),
-        Touch::Host(host) => same(format!("net({host})")),
-        Touch::Agent(name) => same(format!("agent({name})")),
+        Touch::Write(seen) => {
+            let path = seen.real();
+            (format!("write({})", suggest::escaped(path)), suggest::of_path("write", path))
+        }
+        Touch::Host(host) => (format!("net({host})"), suggest::of_host(host)),
+        Touch::Agent(name) => (format!("agent({name})"), suggest::of_agent(name)),
         Touch::Survival => same("survive".to_owned()),
         Touch::Tool { .. } => same(tool.to_owned()),
     }

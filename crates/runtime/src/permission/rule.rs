@@ -18,6 +18,8 @@ use std::str::FromStr;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use bowline_tools::mcp;
+
 use super::call::Command;
 use super::command::{CommandPattern, Fit};
 use super::glob::Glob;
@@ -53,7 +55,7 @@ pub(crate) const ABOUT: [&str; 7] = ["bash", "read", "write", "edit", "net", "ag
 const READING: [&str; 4] = ["read", "list", "glob", "grep"];
 
 /// The tools that write files.
-const WRITING: [&str; 3] = ["write", "edit", "apply_patch"];
+pub(super) const WRITING: [&str; 3] = ["write", "edit", "apply_patch"];
 
 /// The tools that run commands.
 const RUNNING: [&str; 2] = ["bash", "job"];
@@ -131,6 +133,15 @@ impl Rule {
             About::Agent(Some(name)) => name.fits(example),
             About::Survival => example == "survive",
             About::Tool(pattern) => pattern.fits(example),
+        }
+    }
+
+    /// Finds what a rule about tools of servers means that names them as they name themselves, now that it is
+    /// known which servers there are.
+    pub(super) fn among<'a>(&mut self, servers: impl IntoIterator<Item = &'a str>) {
+        if let About::Tool(pattern) = &mut self.about {
+            let names = mcp::Pattern::called_here(&self.text, servers);
+            pattern.also = names.iter().map(|name| Glob::new(name)).collect();
         }
     }
 
@@ -319,11 +330,13 @@ pub(super) struct ToolPattern {
     name: Glob,
     /// `mcp__server__`, if a whole server is meant.
     server: Option<String>,
+    /// What is meant by another name than the one it has here.
+    also: Vec<Glob>,
 }
 
 impl ToolPattern {
     fn named(name: &str) -> Self {
-        Self { name: Glob::new(name), server: None }
+        Self { name: Glob::new(name), server: None, also: Vec::new() }
     }
 
     fn parse(name: &str) -> Result<Self, String> {
@@ -337,10 +350,12 @@ impl ToolPattern {
         }
         let whole = name.strip_prefix("mcp__").filter(|rest| !rest.contains("__"));
         let server = whole.filter(|rest| !rest.contains('*')).map(|_| format!("{name}__"));
-        Ok(Self { name: Glob::new(name), server })
+        Ok(Self { name: Glob::new(name), server, also: Vec::new() })
     }
 
     pub(super) fn fits(&self, tool: &str) -> bool {
-        self.name.fits(tool) || self.server.as_ref().is_some_and(|server| tool.starts_with(server))
+        self.name.fits(tool)
+            || self.server.as_ref().is_some_and(|server| tool.starts_with(server))
+            || self.also.iter().any(|name| name.fits(tool))
     }
 }

@@ -7,12 +7,14 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 use bowline_agent::gate::Review;
+use bowline_agent::tool::Tool as _;
+use bowline_tools::{Bash, Fetch};
 
 use super::call::{Call, Command, Program};
 use super::command::is_raising;
 use super::path::MARKS;
 use super::places::Places;
-use super::rule::{About, Rule};
+use super::rule::{About, Rule, WRITING};
 use super::shell::{self, Run, Word, base};
 use crate::reading;
 
@@ -32,14 +34,17 @@ const DANGEROUS: [&str; 32] = [
 ];
 
 /// Programs of which the next word says what they do.
-const BY_SUBCOMMAND: [&str; 17] = [
+const BY_SUBCOMMAND: [&str; 21] = [
     "apt",
     "apt-get",
     "brew",
+    "bun",
     "bundle",
     "cargo",
+    "deno",
     "gh",
     "git",
+    "go",
     "helm",
     "kubectl",
     "npm",
@@ -49,11 +54,12 @@ const BY_SUBCOMMAND: [&str; 17] = [
     "systemctl",
     "terraform",
     "tofu",
+    "uv",
     "yarn",
 ];
 
 /// Subcommands that run what they are told.
-const RUN_WHAT_FOLLOWS: [&str; 6] = ["run", "exec", "x", "dlx", "run-script", "tool"];
+const RUN_WHAT_FOLLOWS: [&str; 7] = ["run", "exec", "x", "dlx", "run-script", "tool", "eval"];
 
 impl Rule {
     /// Returns the rule that "always allow this" would write: wider than the call, and no wider than a
@@ -63,19 +69,19 @@ impl Rule {
         let text = if let Some(command) = &access.execute {
             of_command(&Command::read(command))?
         } else if let [path] = access.writes.paths() {
-            format!("write({})", escaped(path))
+            of_path("write", path)?
         } else if let [path] = access.reads.paths() {
-            format!("read({})", escaped(path))
+            of_path("read", path)?
         } else if let [host] = access.network.as_slice()
             && !host.starts_with("mcp:")
         {
-            format!("net({host})")
+            of_host(host)?
         } else {
             let nowhere = Places::default();
             let call = Call::of(review.call, access, &nowhere, &|_| None, &|_| Command::none());
             match call.agents().as_slice() {
                 [] if access.writes.is_empty() && access.reads.is_empty() => call.tool,
-                [agent] => format!("agent({agent})"),
+                [agent] => of_agent(agent)?,
                 _ => return None,
             }
         };
@@ -92,7 +98,6 @@ impl Rule {
                 let words = pattern.literals();
                 let program = base(words.first()?.as_deref().unwrap_or("*"));
                 let subcommand = words.get(1).and_then(Option::as_deref);
-                let next = words.get(2).and_then(Option::as_deref);
                 if program == "*" {
                     return wide("every program");
                 }
@@ -110,6 +115,9 @@ impl Rule {
                 if DANGEROUS.contains(&program) {
                     return wide("it whatever it is done to");
                 }
+                let behind = pattern.behind_options();
+                let subcommand = behind.first().and_then(Option::as_deref);
+                let next = behind.get(1).and_then(Option::as_deref);
                 let runs = subcommand.is_some_and(|word| RUN_WHAT_FOLLOWS.contains(&word));
                 match BY_SUBCOMMAND.contains(&program) {
                     true if subcommand.is_none() => wide("everything that it can do"),
@@ -126,7 +134,12 @@ impl Rule {
             }
             About::Host(None) => wide("every host"),
             About::Agent(_) | About::Host(Some(_)) | About::Survival => None,
-            About::Tool(pattern) => pattern.fits("bash").then(|| wide("every tool")).flatten(),
+            About::Tool(pattern) if pattern.fits(Bash::NAME) => wide("every tool"),
+            About::Tool(pattern) if WRITING.iter().any(|tool| pattern.fits(tool)) => {
+                wide("every file to be written")
+            }
+            About::Tool(pattern) if pattern.fits(Fetch::NAME) => wide("every host"),
+            About::Tool(_) => None,
         }
     }
 }
@@ -204,6 +217,27 @@ fn quoted(word: &str) -> String {
         (false, false) => format!("\"{escaped}\""),
         (false, true) => format!("'{}'", escaped.replace('\'', r#"'"'"'"#)),
     }
+}
+
+/// Returns the rule about one file, of which strangers may have chosen the name; `None` if no rule means
+/// just this.
+pub(super) fn of_path(about: &str, path: &Path) -> Option<String> {
+    path.to_str().and_then(|_| naming(about, &escaped(path)))
+}
+
+/// Returns the rule about one host, as [`of_path`] does.
+pub(super) fn of_host(host: &str) -> Option<String> {
+    naming("net", host).filter(|_| !host.contains('*'))
+}
+
+/// Returns the rule about one agent, as [`of_path`] does.
+pub(super) fn of_agent(name: &str) -> Option<String> {
+    naming("agent", &name.replace('\\', r"\\").replace('*', r"\*"))
+}
+
+/// Writes a rule about a name. Around names space does not count: one that has some would be another.
+fn naming(about: &str, name: &str) -> Option<String> {
+    (name.trim() == name).then(|| format!("{about}({name})"))
 }
 
 /// Writes a path as it stands in a rule.

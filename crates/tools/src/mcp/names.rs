@@ -80,6 +80,33 @@ impl Pattern {
         read.flatten().max_by_key(|(length, _)| *length).map(|(_, pattern)| pattern)
     }
 
+    /// Returns the names by which those tools are called here that a name may mean which names a server, and
+    /// its tools, as they name themselves; `*` stands for anything.
+    pub fn called_here<'a>(name: &str, servers: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+        let Some(rest) = name.strip_prefix(PREFIX) else { return Vec::new() };
+        let servers: Vec<&str> = servers.into_iter().collect();
+        let here = of_servers(&servers);
+        let each = servers.iter().zip(&here).flat_map(|(server, here)| {
+            let tools = [server, here.as_str()].into_iter().filter_map(|begins| {
+                match rest.strip_prefix(begins)? {
+                    "" | "*" => Some("*"),
+                    tool => tool.strip_prefix("__").filter(|tool| !tool.is_empty()),
+                }
+            });
+            tools.flat_map(move |tool| {
+                let room = room(here);
+                let plain = spelt(tool, |c| c == '*');
+                let named = match tool.contains('*') {
+                    true => vec![plain],
+                    // It ends in a hash where it is long, or where another has its name.
+                    false => vec![hashed(tool, &plain, room), clean(tool, room)],
+                };
+                named.into_iter().map(move |tool| format!("{PREFIX}{here}__{tool}"))
+            })
+        });
+        each.collect()
+    }
+
     pub(super) fn is_any_of(&self, names: [&str; 2]) -> bool {
         names.iter().any(|name| fits(&self.tool, name))
     }
@@ -102,7 +129,7 @@ pub(super) fn of_servers(names: &[&str]) -> Vec<String> {
 
 /// Makes the names of a server's tools.
 pub(super) fn of_tools(server: &str, names: &[&str]) -> Vec<String> {
-    let room = MAX_NAME - PREFIX.len() - server.len() - 2;
+    let room = room(server);
     let clean: Vec<String> = names.iter().map(|name| clean(name, room)).collect();
     let distinct = distinct(names, &clean, room);
     distinct.into_iter().map(|tool| format!("{PREFIX}{server}__{tool}")).collect()
@@ -113,22 +140,33 @@ pub(super) fn prefix_length(server: &str) -> usize {
     PREFIX.len() + server.len() + 2
 }
 
-/// Makes names of which all providers take each character. No two underscores stand together, so that
-/// it stays clear where the server's name ends; what is too long ends in a hash.
+/// Returns how long the part of a tool's name may be that stands for the tool.
+fn room(server: &str) -> usize {
+    MAX_NAME - prefix_length(server)
+}
+
+/// Makes names of which all providers take each character. What is too long ends in a hash.
 fn clean(name: &str, room: usize) -> String {
-    let mut clean = String::new();
+    let clean = spelt(name, |_| false);
+    match clean.len() <= room && !clean.is_empty() {
+        true => clean,
+        false => hashed(name, &clean, room),
+    }
+}
+
+/// Spells a name by what all providers take, and what is kept beside that. No two underscores stand
+/// together, so that it stays clear where the server's name ends.
+fn spelt(name: &str, is_kept: impl Fn(char) -> bool) -> String {
+    let mut spelt = String::new();
     for c in name.chars() {
-        let c = if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-        if c != '_' || !clean.ends_with('_') {
-            clean.push(c);
+        let is_taken = c.is_ascii_alphanumeric() || c == '-' || is_kept(c);
+        let c = if is_taken { c } else { '_' };
+        if c != '_' || !spelt.ends_with('_') {
+            spelt.push(c);
         }
     }
     // At its ends one would stand beside those that part the names.
-    let clean = clean.trim_matches('_');
-    match clean.len() <= room && !clean.is_empty() {
-        true => clean.to_owned(),
-        false => hashed(name, clean, room),
-    }
+    spelt.trim_matches('_').to_owned()
 }
 
 /// Has names that became the same by cleaning end in a hash of what they were.
@@ -232,6 +270,30 @@ mod tests {
         ] {
             assert_eq!(read(name).as_deref(), pattern, "{name}");
         }
+    }
+
+    #[test]
+    fn what_names_itself_otherwise_is_found_by_what_it_is_called_here() {
+        let long = "a server with a very long name indeed";
+        let servers = ["git", "git_", "a__b", long];
+        let called = of_servers(&servers);
+        for (at, server) in servers.iter().enumerate() {
+            let tools = ["log", "del.all", "_x_", "b__c", "b_c", "ü", &"y".repeat(100)];
+            let here = of_tools(&called[at], &tools);
+            for (tool, here) in tools.iter().zip(here) {
+                for name in [format!("{server}__{tool}"), (*server).to_owned()] {
+                    let found = Pattern::called_here(&format!("mcp__{name}"), servers);
+                    assert!(
+                        found.iter().any(|found| super::fits(found, &here)),
+                        "{name}: {found:?}"
+                    );
+                }
+            }
+        }
+        let found = Pattern::called_here("mcp__git__del.*", servers);
+        assert_eq!(found, ["mcp__git__del_*"; 2]);
+        assert!(Pattern::called_here("mcp__gi", servers).is_empty());
+        assert!(Pattern::called_here("bash", servers).is_empty());
     }
 
     #[test]

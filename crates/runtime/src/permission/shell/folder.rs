@@ -8,8 +8,8 @@ use super::{Run, Word, interpreter};
 /// So many ways are followed; beyond that a folder may be any.
 const MOST_WAYS: usize = 16;
 
-/// A way of more bytes is not followed either.
-const LONGEST_WAY: usize = 1024;
+/// So many names of a way are followed, since each program behind `cd` is looked at in each of the ways.
+const MOST_NAMES: usize = 64;
 
 /// The folders that a program may run in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Folder {
             if self.ways.contains(way) {
                 continue;
             }
-            match self.ways.len() < MOST_WAYS && way.as_os_str().len() <= LONGEST_WAY {
+            match self.ways.len() < MOST_WAYS && way.components().nth(MOST_NAMES).is_none() {
                 true => self.ways.push(way.clone()),
                 false => self.is_open = true,
             }

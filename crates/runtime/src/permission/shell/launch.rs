@@ -107,6 +107,7 @@ const LAUNCHERS: &[&str] = &[
     "vipw",
     "telnet",
     "ftp",
+    "sftp",
     "lftp",
     "mutt",
     "mail",
@@ -240,6 +241,8 @@ const LAUNCHERS: &[&str] = &[
     "lesspipe",
     "gitk",
     "info",
+    "openvpn",
+    "vagrant",
 ];
 
 /// Options that run a program: long ones, with which also their abbreviations are meant, and
@@ -249,6 +252,9 @@ struct Launching {
     long: &'static [&'static str],
     starts: &'static [&'static str],
 }
+
+/// Programs that take any number of dashes before a long option.
+const ANY_DASHES: &[&str] = &["npm", "npx"];
 
 const COMPILERS: &[&str] =
     &["gcc", "g++", "gfortran", "cc", "c++", "clang", "clang++", "cpp", "ld", "rustc"];
@@ -269,7 +275,7 @@ const LAUNCHING: &[Launching] = &[
     },
     Launching { names: &["rsync"], long: &["rsh", "rsync-path"], starts: &[] },
     Launching {
-        names: &["ssh", "scp", "sftp", "ssh-keygen", "ssh-add", "ssh-copy-id", "mosh"],
+        names: &["ssh", "scp", "ssh-keygen", "ssh-add", "ssh-copy-id", "mosh"],
         long: &["ssh", "server"],
         starts: &["-o", "-F", "-S", "-D", "-J", "-w", "-P", "-I", "-e", "-s"],
     },
@@ -375,7 +381,14 @@ const LAUNCHING: &[Launching] = &[
     Launching { names: &["helm"], long: &["post-renderer"], starts: &["plugin"] },
     Launching { names: &["svn"], long: &["config-option", "editor-cmd", "diff-cmd"], starts: &[] },
     Launching { names: &["rclone", "restic"], long: &["password-command"], starts: &["-o"] },
-    Launching { names: &["op", "infisical", "pipx"], long: &[], starts: &["run"] },
+    Launching { names: &["borg"], long: &["rsh"], starts: &[] },
+    Launching { names: &["gh"], long: &[], starts: &["alias"] },
+    Launching {
+        names: &["java"],
+        long: &[],
+        starts: &["-XX:On", "-XX:Flags", "-agent", "-javaagent", "@"],
+    },
+    Launching { names: &["op", "infisical", "pipx", "snap"], long: &[], starts: &["run"] },
 ];
 
 /// Reads a program that may run others. `None` if it does not.
@@ -398,7 +411,10 @@ pub(super) fn look(name: &str, words: &[Word]) -> Option<Seen> {
         if text == "--" && !matches!(name, "cargo" | "npm" | "make") {
             break;
         }
-        let is_long = launching.long.iter().any(|option| is_launching_long(text, option));
+        let dashed = text.strip_prefix('-').filter(|_| ANY_DASHES.contains(&name));
+        let dashed = dashed.map(|rest| format!("--{}", rest.trim_start_matches('-')));
+        let whole = dashed.as_deref().unwrap_or(text);
+        let is_long = launching.long.iter().any(|option| is_launching_long(whole, option));
         let is_short = launching.starts.iter().any(|start| text.starts_with(start));
         if is_long || is_short || is_peculiar(name, text, words) {
             return Some(Seen::doubt(BY_OPTION));

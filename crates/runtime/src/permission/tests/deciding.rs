@@ -353,6 +353,17 @@ fn hosts_agents_and_tools_of_servers_have_rules_too() {
     assert_eq!(["example.com", "docs.rs.evil.org", "evildocs.rs"].map(host), [Ask; 3]);
     let agent = |agent: &str| Call::delegate(agent).decided(&engine);
     assert_eq!(["coder", "root", "dangerous"].map(agent), [Allow, Ask, Deny]);
+    // Whatever else is said beside: a tool reads what it knows, and nothing more.
+    for (tool, arguments) in [
+        ("delegate", r#"{"tasks":[{"agent":"dangerous","task":"x"}],"agent":1,"target_agent":{}}"#),
+        ("delegate_to_agent", r#"{"agent":"dangerous","task":"x","tasks":null}"#),
+        ("delegate_to_agent", r#"{"agent":"dangerous","task":"x","tasks":[7,{"agent":7}]}"#),
+        ("spawn_agents", r#"{"tasks":[{"agent":"x","task":"x"},{"agent":"danger"}],"agent":[]}"#),
+        ("handoff", r#"{"target_agent":"danger","reason":"x","context":"x","agent":0}"#),
+    ] {
+        let call = Call::with(tool, arguments, Access::none());
+        assert_eq!(call.decided(&engine), Deny, "{arguments}");
+    }
     let server = |tool: &str| Call::new(tool, Access::exclusive()).decided(&engine);
     let tools = ["mcp__files__move", "mcp__files__delete", "mcp__web__get_page", "mcp__web__post"];
     assert_eq!(tools.map(server), [Allow, Deny, Allow, Ask]);
@@ -367,6 +378,32 @@ fn a_tool_that_is_denied_altogether_is_hidden() {
     let hidden = ["bash", "job", "mcp__files__read", "write", "edit", "apply_patch", "delegate"];
     assert!(hidden.iter().all(|tool| engine.hides(tool)));
     assert!(!["read", "fetch", "mcp__web__x", "update_plan"].iter().any(|tool| engine.hides(tool)));
+}
+
+#[test]
+fn what_is_denied_of_servers_may_be_named_as_it_names_itself() {
+    let servers = "[mcp_servers.a__b]\ncommand = \"x\"\n[mcp_servers.\"a server of the house.\"]\n\
+                   command = \"x\"\n[mcp_servers.my-company-internal-tracker]\ncommand = \"x\"\n";
+    let rules = "[permissions]\ndeny = [\"mcp__a__b__del.*\", \"mcp__my-company-internal-tracker\"]\n\
+                 ask = [\"mcp__a__b__up__load\"]\nallow = [\"mcp__a__b\", \"mcp__a_b\"]\n";
+    let machine = Machine::new(&[("config/config.toml", &format!("{rules}{servers}"))]);
+    let engine = machine.in_mode(Mode::Deny);
+    let decided = |tool: &str| Call::new(tool, Access::exclusive()).decided(&engine);
+    assert_eq!(["mcp__a_b__del_all", "mcp__a_b__up_load"].map(decided), [Deny; 2]);
+    assert_eq!(["mcp__a_b__read", "mcp__a_b__del"].map(decided), [Allow; 2]);
+    // Its name here is too long to be all of it.
+    let engine = machine.in_mode(Mode::Bypass);
+    let names = bowline_tools::mcp::Pattern::called_here(
+        "mcp__my-company-internal-tracker__x",
+        ["a__b", "a server of the house.", "my-company-internal-tracker"],
+    );
+    assert!(
+        names.iter().all(|name| name.starts_with("mcp__my-company-int") && name.contains("__x"))
+    );
+    for name in names {
+        assert!(engine.hides(&name));
+        assert_eq!(Call::new(&name, Access::exclusive()).decided(&engine), Deny, "{name}");
+    }
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! The rules that a person is offered, and the file that they are kept in.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
 use pretty_assertions::assert_eq;
 
 use bowline_agent::tool::Access;
@@ -41,6 +44,19 @@ fn what_is_offered_is_wider_than_the_call_and_no_wider_than_expected() {
     assert_eq!(paths.suggested().as_deref(), Some(r"write(/x/a\*b)"));
     assert_eq!(Call::host("docs.rs").suggested().as_deref(), Some("net(docs.rs)"));
     assert_eq!(Call::delegate("coder").suggested().as_deref(), Some("agent(coder)"));
+    // What strangers name is no pattern, nor another thing than was asked about.
+    assert_eq!(Call::delegate("*").suggested().as_deref(), Some(r"agent(\*)"));
+    assert_eq!(Call::delegate("c*").suggested().as_deref(), Some(r"agent(c\*)"));
+    for (what, call) in [
+        ("host", Call::host("*.com")),
+        ("agent", Call::delegate("coder ")),
+        ("folder", Call::new("write", Access::write("/x/ "))),
+        ("file", Call::new("write", Access::write("/x/y\n"))),
+        ("file", Call::new("read", Access::read("/x/\u{a0}"))),
+        ("bytes", Call::new("write", Access::write(OsStr::from_bytes(b"/x/\xff")))),
+    ] {
+        assert_eq!(call.suggested(), None, "{what}");
+    }
     let tool = Call::new("mcp__a__b", Access::exclusive());
     assert_eq!(tool.suggested().as_deref(), Some("mcp__a__b"));
     assert_eq!(Call::new("edit", writes(["/a".into(), "/b".into()])).suggested(), None);
@@ -73,6 +89,19 @@ fn a_rule_that_allows_nearly_everything_is_not_kept() {
         "bash(git *)",
         "bash(* x)",
         "bash(npm run *)",
+        "bash(git -C *)",
+        "bash(git -C x *)",
+        "bash(git --no-pager *)",
+        "bash(systemctl --user *)",
+        "bash(npm --prefix x run *)",
+        "bash(cargo +nightly *)",
+        "bash(go run *)",
+        "bash(deno run *)",
+        "bash(deno eval *)",
+        "bash(bun run *)",
+        "fetch",
+        "writ*",
+        "apply_patch",
         "*",
         "write",
         "read(/**)",

@@ -226,6 +226,10 @@ fn the_folder_of_a_program_is_where_cd_leads_for_certain() {
     let many: String = (0..9).map(|at| format!("cd {at}; ")).collect();
     assert!(folders(&format!("{many} x"))[0].ends_with("|?"));
     assert_eq!(folders(&format!("cd {} && x", "a/".repeat(1_000))), ["|?"]);
+    // Nor does a way grow without end.
+    let deep = folders(&format!("{} x", "cd a && ".repeat(200))).remove(0);
+    assert!(deep.ends_with("|?"));
+    assert!(deep.split('|').all(|way| way.split('/').count() <= 64), "{deep}");
 }
 
 #[test]
