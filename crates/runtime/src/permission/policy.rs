@@ -134,7 +134,7 @@ impl Policy {
 
     fn decide(&self, tool: &str, touch: &Touch) -> Option<(Decision, Why)> {
         let special = self.special(tool, touch);
-        let fits = |rule: &Rule, look| fit(rule, tool, touch, look);
+        let fits = |rule: &Rule, look| self.fit(rule, tool, touch, look);
         let ruled = self.ruled(&fits, special.as_ref(), self.is_kept(touch));
         if let Some(Ruled { decision, why }) = ruled {
             let decision = self.as_mode_has_it(decision, touch);
@@ -145,6 +145,14 @@ impl Policy {
         }
         let (decision, because) = self.by_mode(tool, touch, special.as_ref())?;
         Some((decision, Why::Mode { mode: self.mode.as_str(), because }))
+    }
+
+    fn fit(&self, rule: &Rule, tool: &str, touch: &Touch, look: Look) -> Fit {
+        match fit(rule, tool, touch, look) {
+            // Whoever names an address knows which host it is.
+            Fit::Maybe if matches!(touch, Touch::Host(host) if self.has_named(host)) => Fit::No,
+            fit => fit,
+        }
     }
 
     /// Tells whether the sandbox keeps from a thing what rules deny, whatever it proves to be.
@@ -391,14 +399,17 @@ impl Policy {
 
     /// Tells whether a host may be reached, and is named by a rule or by the sandbox as just this host.
     pub(super) fn names_host(&self, host: &str) -> bool {
-        let allows =
-            |rule: &Rule| matches!(&rule.about, About::Host(Some(known)) if known.is(host));
-        let allowed = self.entries.iter().filter(|entry| entry.decision == Decision::Allow);
-        let is_named = allowed.map(|entry| &entry.rule).any(allows)
-            || self.approvals.rules().iter().any(allows)
-            || self.sandbox.hosts.iter().flatten().any(|known| known.is(host));
         let decided = || self.decide("fetch", &Touch::Host(host.to_owned()));
-        is_named && decided().is_some_and(|(decision, _)| decision == Decision::Allow)
+        self.has_named(host) && decided().is_some_and(|(decision, _)| decision == Decision::Allow)
+    }
+
+    /// Tells whether a rule that allows, or the sandbox, names just this host.
+    fn has_named(&self, host: &str) -> bool {
+        let names = |rule: &Rule| matches!(&rule.about, About::Host(Some(known)) if known.is(host));
+        let allowed = self.entries.iter().filter(|entry| entry.decision == Decision::Allow);
+        allowed.map(|entry| &entry.rule).any(names)
+            || self.approvals.rules().iter().any(names)
+            || self.sandbox.hosts.iter().flatten().any(|known| known.is(host))
     }
 
     /// Returns the hosts that are not reached without more ado; `None` for all of them.
@@ -414,7 +425,7 @@ impl Policy {
     /// Tells whether no rule keeps a command from a host, or asks about it.
     pub(super) fn lets_reach(&self, host: &str) -> bool {
         let touch = Touch::Host(host.to_owned());
-        let ruled = self.ruled(&|rule, look| fit(rule, Bash::NAME, &touch, look), None, false);
+        let ruled = self.ruled(&|rule, look| self.fit(rule, Bash::NAME, &touch, look), None, false);
         ruled.is_none_or(|ruled| ruled.decision == Decision::Allow)
     }
 
@@ -483,7 +494,10 @@ fn fit(rule: &Rule, tool: &str, touch: &Touch, look: Look) -> Fit {
             Look::Wary => Fit::Maybe,
         },
         (About::Host(None), Touch::Host(_)) => Fit::Yes,
-        (About::Host(Some(pattern)), Touch::Host(host)) => yes(pattern.fits(host)),
+        (About::Host(Some(pattern)), Touch::Host(host)) => match look {
+            Look::Wary if pattern.may_be(host) => Fit::Maybe,
+            Look::Sure | Look::Wary => yes(pattern.fits(host)),
+        },
         (About::Agent(None), Touch::Agent(_)) => Fit::Yes,
         (About::Agent(Some(pattern)), Touch::Agent(name)) => yes(pattern.fits(name)),
         (About::Survival, Touch::Survival) => Fit::Yes,

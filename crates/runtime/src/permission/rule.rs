@@ -11,7 +11,7 @@
 //! | `NAME` | a tool |
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::str::FromStr;
 
@@ -268,6 +268,13 @@ impl Host {
             true => host.strip_suffix(&self.host).is_some_and(|rest| rest.ends_with('.')),
             false => host == self.host,
         }
+    }
+
+    /// Tells whether it is known only when it is looked up whether this is a host: one has a name, the other
+    /// is an address.
+    pub(super) fn may_be(&self, host: &str) -> bool {
+        let is_address = |host: &str| host.parse::<IpAddr>().is_ok();
+        name_of(host).is_some_and(|host| is_address(&host)) && !is_address(&self.host)
     }
 
     /// Tells whether this is the name of just one host, and of which.

@@ -371,6 +371,27 @@ fn hosts_agents_and_tools_of_servers_have_rules_too() {
 }
 
 #[test]
+fn an_address_may_be_that_of_a_host_that_is_named() {
+    let rules = "allow = [\"net(*)\", \"net(10.0.0.7)\", \"net(::1)\"]\n";
+    let decided = |stopping: &str| {
+        let (_machine, engine) = asking(&format!("{rules}{stopping}"));
+        ["x.org", "1.2.3.4", "16909060", "[2001:db8::1]", "10.0.0.7", "0xa.7", "[::1]", "evil.com"]
+            .map(|host| Call::host(host).decided(&engine))
+    };
+    assert_eq!(decided(""), [Allow; 8]);
+    assert_eq!(
+        decided("deny = [\"net(evil.com)\"]"),
+        [Allow, Ask, Ask, Ask, Allow, Allow, Allow, Deny]
+    );
+    assert_eq!(
+        decided("ask = [\"net(*.evil.com)\"]"),
+        [Allow, Ask, Ask, Ask, Allow, Allow, Allow, Allow]
+    );
+    // An address is that address, whatever names lead there.
+    assert_eq!(decided("deny = [\"net(1.2.3.4)\"]")[..4], [Allow, Deny, Deny, Allow]);
+}
+
+#[test]
 fn a_tool_that_is_denied_altogether_is_hidden() {
     let (_machine, engine) = asking(
         "deny = [\"bash\", \"mcp__files\", \"Edit(*)\", \"net(x.org)\", \"bash(x *)\", \"agent\"]",
