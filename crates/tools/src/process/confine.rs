@@ -3,7 +3,7 @@
 //! Commands of one owner with one confinement share a room: namespaces of users, mounts, network and
 //! of what else processes share, made once by a short process (`maker`) and kept by their descriptors.
 //! In its mounts (`mounts`, for a `layout`) everything is read-only but what may be written, and what
-//! is protected or hidden cannot be moved away. A command joins the room between fork and exec (`way`),
+//! is protected or hidden cannot be moved away. A command joins the room before it is executed (`way`),
 //! gives up every capability for good, and puts itself under rules of Landlock (`files`) and a filter of
 //! system calls (`filter`).
 //!

@@ -73,7 +73,7 @@ fn attach(tree: &OwnedFd, path: &Path) -> Result<(), String> {
     attached.map_err(|error| format!("{} cannot be set apart: {error}", path.display()))
 }
 
-/// Keeps a name taken by what was put there for it: between fork and exec.
+/// Keeps a name taken by what was put there for it, before a command is executed.
 pub(super) fn take_name(path: &std::ffi::CStr) -> rustix::io::Result<()> {
     let how = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let tree = open_tree(CWD, path, how)?;
