@@ -138,6 +138,12 @@ async fn a_call_is_allowed_for_the_session_from_elsewhere() {
     let wrong = bowline(&home, &["sessions", "decide", &id, "call_1", "--answer", "yes"]).await;
     assert_eq!(wrong.0, 2);
     assert!(wrong.2.contains("call_1 waits for permission: --allow or --deny"), "{}", wrong.2);
+    for (rule, why) in [("bash(*)", "would allow"), ("net(x:443)", "a rule has no port")] {
+        let always = ["call_1", "--allow", "--for", "session", "--rule", rule];
+        let (code, _, said) =
+            bowline(&home, &[&["sessions", "decide", &id], &always[..]].concat()).await;
+        assert!(code == 2 && said.contains(why), "{code}: {said}");
+    }
     let (code, ..) =
         bowline(&home, &["sessions", "decide", &id, "call_1", "--allow", "--for", "session"]).await;
     assert_eq!(code, 0);

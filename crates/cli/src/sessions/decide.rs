@@ -15,6 +15,7 @@ use bowline_store::Files;
 use crate::args::{self, Decide, HowLong};
 use crate::exit::Failure;
 use crate::screen;
+use bowline_runtime::permission::Rule;
 use bowline_runtime::plain;
 
 /// A call that waits for a person.
@@ -74,7 +75,8 @@ fn scope(open: &Open, args: &Decide) -> Result<Scope, Failure> {
         Wake::Decision { rule, .. } => rule.clone(),
         _ => None,
     };
-    let Some(rule) = args.rule.clone().or(offered) else {
+    let said = args.rule.as_deref().map(useful).transpose()?;
+    let Some(rule) = said.or(offered) else {
         let why = "nothing is offered for longer than once; say what by --rule";
         return Err(Failure::Usage(why.to_owned()));
     };
@@ -82,6 +84,16 @@ fn scope(open: &Open, args: &Decide) -> Result<Scope, Failure> {
         HowLong::Session => Scope::Session { rule },
         HowLong::Always => Scope::Always { rule },
     })
+}
+
+/// Checks a rule that a person says: one that cannot be read, or allows nearly everything, would be heard by
+/// nobody.
+fn useful(rule: &str) -> Result<String, Failure> {
+    let rule = Rule::parse(rule).map_err(Failure::Usage)?;
+    match rule.useless() {
+        Some(why) => Err(Failure::Usage(why)),
+        None => Ok(rule.to_string()),
+    }
 }
 
 fn list(open: &[Open]) -> io::Result<()> {
