@@ -256,9 +256,27 @@ impl Session {
             && self.at_once(|undo| undo.before_at_once(call.agent, &call.call, &call.writes))
     }
 
+    /// Records the state after the calls of an agent, if that takes next to no time; tells whether it has.
+    fn after_at_once(&self, agent: AgentId) -> bool {
+        self.at_once(|undo| match self.is_at_work(agent) {
+            true => Ok(true),
+            false => undo.after_at_once(agent),
+        })
+    }
+
+    /// Tells whether another call of an agent has begun: what is recorded before that one is the state after
+    /// those that have ended. Whoever asks has the store, so that it is recorded either before this or later.
+    fn is_at_work(&self, agent: AgentId) -> bool {
+        lock(&self.running).contains_key(&agent)
+    }
+
     /// Records the state after the calls of an agent.
     fn after(&self, agent: AgentId) -> Result<(), UndoError> {
-        match &mut *lock(&self.store) {
+        let mut store = lock(&self.store);
+        if self.is_at_work(agent) {
+            return Ok(());
+        }
+        match &mut *store {
             Store::Open(undo) => undo.after(agent),
             Store::Unopened | Store::Unable => Ok(()),
         }
@@ -321,7 +339,7 @@ impl DynTool for Recorded {
                 }
                 let agent = cx.agent.id;
                 let result = run(cx).await;
-                if running.finish() && !session.at_once(|undo| undo.after_at_once(agent)) {
+                if running.finish() && !session.after_at_once(agent) {
                     self.recorder.aside(move || session.after(agent)).await;
                 }
                 result

@@ -276,8 +276,9 @@ impl Undo {
 
     fn at_once(&mut self, line: impl FnOnce(String) -> Line) -> Result<bool, UndoError> {
         let lock = FolderLock::try_take(&self.folder).map_err(UndoError::file(&self.folder))?;
+        let at = found::moment();
         let Some((_lock, tree)) = lock.zip(self.unchanged()) else { return Ok(false) };
-        self.renew_last()?;
+        self.renew_last(at)?;
         self.journal.append(line(tree))?;
         Ok(true)
     }

@@ -12,17 +12,26 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::ptr;
 
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 
-/// How many bytes a child has for its stack until it is a program: it makes system calls and little more.
+/// How many bytes a child has for its stack until it is a program, beside a list of its arguments: it makes
+/// system calls and little more.
 const STACK: usize = 64 * 1024;
 
 /// The signals that this process may have handlers for, or ignores.
-const HANDLED: [Signal; 6] =
-    [Signal::CHILD, Signal::USR1, Signal::TERM, Signal::INT, Signal::HUP, Signal::PIPE];
+const HANDLED: [Signal; 8] = [
+    Signal::CHILD,
+    Signal::USR1,
+    Signal::TERM,
+    Signal::INT,
+    Signal::HUP,
+    Signal::PIPE,
+    Signal::SEGV,
+    Signal::BUS,
+];
 
 /// Strings for the kernel, one after the other.
 #[derive(Debug)]
@@ -37,6 +46,13 @@ impl From<Vec<CString>> for Strings {
         let pointers = strings.iter().map(|string| string.as_ptr());
         let pointers = pointers.chain([ptr::null()]).collect();
         Self { _strings: strings, pointers }
+    }
+}
+
+impl Strings {
+    /// Returns how many bytes the list of them has.
+    fn size(&self) -> usize {
+        self.pointers.len() * size_of::<*const c_char>()
     }
 }
 
@@ -56,12 +72,14 @@ struct Child<'a> {
     failed: Option<io::Error>,
 }
 
-/// Makes a child that becomes a program, and waits until it has. `live` returns why it has not; what it does
-/// to memory it does to that of this process, which stands still meanwhile.
+/// Makes a child that becomes a program with these arguments, and waits until it has. `live` returns why it
+/// has not; what it does to memory it does to that of this process, which stands still meanwhile.
 ///
 /// The process must have no other thread.
-pub(super) fn spawn(live: &mut dyn FnMut() -> io::Error) -> io::Result<Pid> {
-    let mut stack: Vec<MaybeUninit<u8>> = Vec::with_capacity(STACK);
+pub(super) fn spawn(arguments: &Strings, live: &mut dyn FnMut() -> io::Error) -> io::Result<Pid> {
+    // The library copies the list for what has to be run by a shell, and adds to it.
+    let size = STACK + arguments.size();
+    let mut stack: Vec<MaybeUninit<u8>> = Vec::with_capacity(size);
     let mut child = Child { live, failed: None };
     let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
     // SAFETY: the kernel and the library fill both sets. The child has a stack of its own, which grows down
@@ -73,7 +91,7 @@ pub(super) fn spawn(live: &mut dyn FnMut() -> io::Error) -> io::Result<Pid> {
         libc::sigprocmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
         let pid = libc::clone(
             alive,
-            stack.as_mut_ptr().add(STACK).cast(),
+            stack.as_mut_ptr().add(size).cast(),
             libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
             (&raw mut child).cast(),
         );
@@ -135,15 +153,13 @@ pub(super) fn fork() -> io::Result<Option<Pid>> {
 /// The process must not have opened anything yet.
 pub(super) fn close_inherited() {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
-    let number = |entry: io::Result<std::fs::DirEntry>| {
-        let entry = entry.ok()?;
-        // The folder being read is itself open, but not for long.
-        let is_folder = std::fs::read_link(entry.path()).ok()?.ends_with("fd");
-        entry.file_name().to_str()?.parse().ok().filter(|_| !is_folder)
-    };
+    let number =
+        |entry: io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+    // The folder that is read is closed behind this line.
     let fds: Vec<i32> = entries.filter_map(number).filter(|fd| *fd > 2).collect();
     for fd in fds {
-        // SAFETY: nothing in this process owns the descriptor, since nothing has been opened yet.
-        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        // SAFETY: nothing in this process owns the descriptor, since nothing has been opened yet; of one that
+        // is closed already nothing happens.
+        unsafe { libc::close(fd) };
     }
 }

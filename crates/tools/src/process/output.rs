@@ -1,12 +1,13 @@
 //! The files of commands: the output of each, and for all in a folder how they ended.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::protocol::{Kept, Status};
@@ -37,7 +38,7 @@ pub(super) struct Output {
 impl Output {
     /// Opens the file; each write goes to its end, whoever writes.
     pub(super) fn open(kept: &Kept) -> io::Result<Self> {
-        let file = append_to(&kept.output)?;
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&kept.output)?;
         Ok(Self { path: kept.output.clone(), file, max_bytes: kept.max_output })
     }
 
@@ -57,21 +58,27 @@ impl Output {
         let ended = Ended { output: name(&self.path), status: status.clone() };
         // Half a line of somebody who was killed ends here.
         let line = [b"\n".as_slice(), &serde_json::to_vec(&ended)?].concat();
-        append_to(&record(&self.path))?.write_all(&line)
+        let path = record(&self.path);
+        options().append(true).create(true).mode(0o600).open(path)?.write_all(&line)
     }
 }
 
 /// Returns how the command ended whose output is in a file, if that was written down.
 pub fn ended(output: &Path) -> Option<Status> {
-    let (name, text) = (name(output), fs::read(record(output)).ok()?);
+    let (name, mut text) = (name(output), Vec::new());
+    options().read(true).open(record(output)).ok()?.read_to_end(&mut text).ok()?;
     let ended = text.rsplit(|byte| *byte == b'\n').find_map(|line| {
         serde_json::from_slice(line).ok().filter(|ended: &Ended| ended.output == name)
     });
     ended.map(|ended| ended.status)
 }
 
-fn append_to(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+/// Returns how the record is opened: somebody may have put a pipe there, which waits for another end, or a
+/// link to anywhere.
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.custom_flags((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed());
+    options
 }
 
 fn record(output: &Path) -> PathBuf {

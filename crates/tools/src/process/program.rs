@@ -51,7 +51,7 @@ impl Program {
     /// ends.
     pub(super) fn spawn(&self, stdio: &[OwnedFd; 3], way: Option<&Way>) -> io::Result<Pid> {
         let parent = getpid();
-        child::spawn(&mut || match self.arrive(stdio, way, parent) {
+        child::spawn(&self.arguments, &mut || match self.arrive(stdio, way, parent) {
             Ok(()) => child::become_program(&self.path, &self.arguments, &self.environment),
             Err(error) => error,
         })

@@ -2,12 +2,12 @@
 //! session has not made them, though its calls may be why they are recorded now.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::PathBuf;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, utimensat};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use super::journal::Line;
 use super::plan::compare;
@@ -17,8 +17,17 @@ use super::{Undo, UndoError};
 #[derive(Debug)]
 pub(super) struct Last {
     tree: String,
-    // By the clock of files: that of programs is ahead of it.
+    // When it began to be looked at.
     at: SystemTime,
+}
+
+/// Returns the time by the clock of files, behind that of programs: what is made from here on is not older.
+pub(super) fn moment() -> SystemTime {
+    let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::RealtimeCoarse);
+    let (seconds, nanoseconds) = (u64::try_from(tv_sec), u64::try_from(tv_nsec));
+    UNIX_EPOCH
+        + Duration::from_secs(seconds.unwrap_or_default())
+        + Duration::from_nanos(nanoseconds.unwrap_or_default())
 }
 
 impl Undo {
@@ -36,22 +45,24 @@ impl Undo {
         }
     }
 
-    /// Notes the last state, in one step.
-    pub(super) fn set_last(&self, tree: &str) -> Result<(), UndoError> {
+    /// Notes the last state, which was looked at from a moment on, in one step.
+    pub(super) fn set_last(&self, tree: &str, at: SystemTime) -> Result<(), UndoError> {
         let path = self.last_path();
         let draft = path.with_extension("new");
-        fs::write(&draft, tree).map_err(UndoError::file(&draft))?;
+        let write = || -> io::Result<()> {
+            let mut file = File::create(&draft)?;
+            file.write_all(tree.as_bytes())?;
+            file.set_modified(at)
+        };
+        write().map_err(UndoError::file(&draft))?;
         fs::rename(&draft, &path).map_err(UndoError::file(&path))
     }
 
-    /// Notes that the last state is still the last one, now.
-    pub(super) fn renew_last(&self) -> Result<(), UndoError> {
-        let time = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
-        let times =
-            Timestamps { last_access: time(UTIME_OMIT), last_modification: time(UTIME_NOW) };
+    /// Notes that the last state is still the last one, and was looked at again from a moment on.
+    pub(super) fn renew_last(&self, at: SystemTime) -> Result<(), UndoError> {
         let path = self.last_path();
-        utimensat(CWD, &path, &times, AtFlags::empty())
-            .map_err(|error| UndoError::file(&path)(error.into()))
+        let renew = || File::options().write(true).open(&path)?.set_modified(at);
+        renew().map_err(UndoError::file(&path))
     }
 
     fn last_path(&self) -> PathBuf {

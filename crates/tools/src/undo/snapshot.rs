@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
+use super::found::moment;
 use super::git::{Git, joined, paths};
 use super::journal::Line;
 use super::seen::{Changes, Seen, Stamp};
@@ -29,6 +30,8 @@ impl Undo {
     /// Records the state of the project with these files beyond those that are not ignored, and returns
     /// its name. It costs one look at every file if nothing has changed.
     pub(super) fn take(&mut self, more: &[Vec<u8>]) -> Result<String, UndoError> {
+        // What is made while it is looked at may be in the state or not, and is new in the next one.
+        let at = moment();
         let index = Stamp::at(self.git.index());
         let last = self.recorded.take().filter(|recorded| Some(recorded.index) == index);
         let (tree, seen) = last.map(|last| (last.tree, last.seen)).unzip();
@@ -52,7 +55,7 @@ impl Undo {
         }
         let tree = match tree {
             Some(tree) if !is_changed => {
-                self.renew_last()?;
+                self.renew_last(at)?;
                 tree
             }
             Some(_) | None => {
@@ -60,7 +63,7 @@ impl Undo {
                 if let Some(last) = self.last()? {
                     self.find(&last, &tree, knows_names.then_some(&changes.appeared))?;
                 }
-                self.set_last(&tree)?;
+                self.set_last(&tree, at)?;
                 tree
             }
         };

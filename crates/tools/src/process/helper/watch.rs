@@ -6,13 +6,14 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, getppid, kill_process, wait};
 
 use crate::process::child::{fork, wake_on};
-use crate::process::{cgroup, family};
+use crate::process::{PATIENCE, cgroup, family};
 
 /// How long a helper lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,15 +41,20 @@ pub(super) fn watched(lasts: Lasts, work: impl FnOnce(u32) -> io::Result<()>) ->
         rustix::process::set_parent_process_death_signal(Some(Signal::USR1))?;
     }
     let is_orphaned = || lasts == Lasts::WithBowline && getppid() != bowline;
+    let mut deadline = None;
     // The helper may have been over before anybody would have heard of it.
     while !reap(helper) {
         if is_orphaned() {
+            let now = Instant::now();
+            // One that waits for a file that does not answer hears nothing.
+            let is_late = now >= *deadline.get_or_insert(now + PATIENCE);
             // It hears of it by itself, unless somebody else has bowline's end of the line.
-            let _ = kill_process(helper, Signal::TERM);
+            let signal = if is_late { Signal::KILL } else { Signal::TERM };
+            let _ = kill_process(helper, signal);
             // Somebody may have stopped it.
             let _ = kill_process(helper, Signal::CONT);
         }
-        pause(&wakes);
+        pause(&wakes, deadline);
     }
     cgroup::kill_of(name);
     family::end_descendants(|| {
@@ -66,9 +72,11 @@ fn reap(helper: Pid) -> bool {
     is_over
 }
 
-/// Sleeps until a signal has come.
-fn pause(wakes: &OwnedFd) {
-    let _ = poll(&mut [PollFd::new(wakes, PollFlags::IN)], None);
+/// Sleeps until a signal has come, or until a moment.
+fn pause(wakes: &OwnedFd, until: Option<Instant>) {
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    let left = left.and_then(|left| Timespec::try_from(left).ok());
+    let _ = poll(&mut [PollFd::new(wakes, PollFlags::IN)], left.as_ref());
     let mut bytes = [0; 64];
     while matches!(rustix::io::read(wakes, &mut bytes), Ok(1..)) {}
 }
