@@ -109,7 +109,8 @@ fn git_is_not_run_while_nothing_has_changed() {
     project.call(&mut undo, &[], || {});
     assert_eq!(git.runs(), "");
     project.call(&mut undo, &[], || project.put("one.txt", "changed"));
-    assert_ne!(git.runs(), "");
+    let runs = git.runs();
+    assert!((1..=6).contains(&runs.lines().count()), "{runs}");
     project.call(&mut undo, &[], || {});
     assert_eq!(git.runs(), "");
     assert_eq!(kinds(&mut undo), [("one.txt".to_owned(), Kind::Modified, false)]);
