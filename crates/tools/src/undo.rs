@@ -8,9 +8,11 @@
 //! [`Undo`] is the door: [`Undo::before`] and [`Undo::after`] record, [`Undo::plan`] says what going back
 //! would do, [`Undo::restore`] does it, and is itself recorded, so that it can be taken back too. In reading
 //! order: `journal` (which states there are, and what lies between them), `store` (how the repository is
-//! made), `snapshot` (how a state is recorded), `seen` (how it is known that nothing has changed), `found`
-//! (what the session has not made though it is new to the record), `plan` and `restore`, `git` (how git is run).
+//! made), `snapshot` (how a state is recorded), `content` (how git gets what is in files), `seen` (how it is known
+//! that nothing has changed), `found` (what the session has not made though it is new to the record), `plan` and
+//! `restore`, `git` (how git is run).
 
+mod content;
 mod found;
 mod git;
 mod journal;
@@ -72,6 +74,19 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self { files: 200_000, file_bytes: 50 << 20, bytes: 2 << 30, time: Duration::from_secs(30) }
+    }
+}
+
+impl Limits {
+    /// Fails if so many bytes are too many to be recorded at once.
+    fn check_new(&self, bytes: u64) -> Result<(), UndoError> {
+        match bytes > self.bytes {
+            true => {
+                let most = self.bytes >> 20;
+                Err(UndoError::Unable(format!("more than {most} MB are new at once")))
+            }
+            false => Ok(()),
+        }
     }
 }
 

@@ -204,10 +204,11 @@ impl Places {
     }
 
     fn root_of(&self, form: &Form) -> Option<&PathBuf> {
-        self.work
+        // The innermost first: a workspace may hold what bowline keeps.
+        self.temp
             .iter()
+            .chain(&self.work)
             .chain(&self.added)
-            .chain(&self.temp)
             .find(|root| form.path.starts_with(root))
     }
 
@@ -249,7 +250,11 @@ impl Places {
             .or_else(|| in_any(&self.config, &form.path))
             .map(|name| Special { name, what })
             .or_else(|| {
-                let name = in_any(&self.own, &form.path).filter(|_| root.is_none())?;
+                // A workspace may lie in what bowline keeps: then all that is in it does.
+                let own = || {
+                    self.own.iter().filter(|own| !root.is_some_and(|root| root.starts_with(own)))
+                };
+                let name = in_any(own(), &form.path)?;
                 Some(Special { name, what: "what bowline keeps" })
             })
     }
@@ -309,7 +314,8 @@ impl Places {
             paths.extend(AT_HOME.iter().map(|name| home.join(name)));
         }
         paths.retain(|path| !self.is_meant(path, lifted));
-        paths.extend(self.config.iter().filter(|path| path.starts_with(root)).cloned());
+        let kept = self.config.iter().chain(self.own.iter().filter(|own| *own != root));
+        paths.extend(kept.filter(|path| path.starts_with(root)).cloned());
         paths
     }
 
@@ -358,8 +364,8 @@ fn below_any(folders: &[PathBuf], names: &[&str], path: &Path) -> Option<String>
     Some(base(name).to_owned())
 }
 
-fn in_any(folders: &[PathBuf], path: &Path) -> Option<String> {
-    folders.iter().find(|folder| path.starts_with(folder)).map(|folder| named(folder))
+fn in_any<'a>(folders: impl IntoIterator<Item = &'a PathBuf>, path: &Path) -> Option<String> {
+    folders.into_iter().find(|folder| path.starts_with(folder)).map(|folder| named(folder))
 }
 
 fn named(path: &Path) -> String {

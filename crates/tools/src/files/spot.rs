@@ -4,11 +4,14 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, symlinkat, unlinkat};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, mkdirat, openat, readlinkat, renameat, symlinkat, unlinkat,
+};
 use rustix::io::Errno;
 
 use bowline_agent::tool::{ToolContext, ToolError};
@@ -176,8 +179,29 @@ impl Spot {
         }
     }
 
+    /// Opens the file to read it. It is not followed if it is a link, nor waited for if it gives nothing.
+    ///
+    /// # Errors
+    /// If it is a link, or cannot be read.
+    pub(crate) fn open(&self) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        Ok(openat(&self.folder, &self.name, flags, Mode::empty())?.into())
+    }
+
+    /// Returns where the link leads that stands in the place of the file.
+    ///
+    /// # Errors
+    /// If there is no link.
+    pub(crate) fn leads_to(&self) -> io::Result<OsString> {
+        let target = readlinkat(&self.folder, &self.name, Vec::new())?;
+        Ok(OsString::from_vec(target.into_bytes()))
+    }
+
     /// Returns what is known of the file itself, also if it is a link.
-    fn metadata(&self) -> io::Result<Metadata> {
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         File::from(openat(&self.folder, &self.name, flags, Mode::empty())?).metadata()
     }

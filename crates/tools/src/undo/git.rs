@@ -1,18 +1,21 @@
 //! Running git so that nothing but the files themselves matters: no configuration of the user or of
 //! the project, no hooks, no conversion of what is in files.
 
+use std::ffi::OsStr;
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::UndoError;
+use super::plan::Blob;
 
 /// What nobody may configure otherwise.
 const FIXED: [&str; 10] = [
@@ -70,6 +73,50 @@ impl Git {
     /// Returns the same repository with a folder of the project as its working tree, and an empty index.
     pub(super) fn within(&self, folder: &Path) -> Self {
         Self { root: folder.into(), ..self.with_index("none") }
+    }
+
+    /// Returns the same repository with what is left of the time if it was begun then.
+    pub(super) fn begun(&self, begun: Instant) -> Self {
+        Self { time: self.time.saturating_sub(begun.elapsed()), ..self.clone() }
+    }
+
+    /// Returns where a file of the project is.
+    pub(super) fn absolute(&self, path: &[u8]) -> PathBuf {
+        self.root.join(OsStr::from_bytes(path))
+    }
+
+    /// Tells the index what is in files, or that they are not there.
+    pub(super) fn update_index<'a>(
+        &self,
+        arguments: &[&str],
+        files: impl Iterator<Item = (&'a [u8], Option<&'a Blob>)> + Clone,
+    ) -> Result<(), UndoError> {
+        // What goes first makes way for what comes.
+        let gone = files.clone().filter(|(_, blob)| blob.is_none());
+        let there = files.filter(|(_, blob)| blob.is_some());
+        let no_id = match (gone.clone().next(), there.clone().next()) {
+            (None, _) => String::new(),
+            (Some(_), Some((_, Some(blob)))) => "0".repeat(blob.id.len()),
+            (Some(_), _) => "0".repeat(self.id_length()?),
+        };
+        let mut lines = Vec::new();
+        for (path, blob) in gone.chain(there) {
+            let said = match blob {
+                Some(blob) => format!("{} {} 0\t", blob.mode, blob.id),
+                None => format!("0 {no_id} 0\t"),
+            };
+            lines.extend_from_slice(said.as_bytes());
+            lines.extend_from_slice(path);
+            lines.push(0);
+        }
+        let fixed = ["--add", "--replace", "-z", "--index-info"];
+        self.run(&[&["update-index"], arguments, &fixed].concat(), &lines).map(drop)
+    }
+
+    /// Returns how many digits the name of an object has.
+    fn id_length(&self) -> Result<usize, UndoError> {
+        let said = self.run(&["rev-parse", "--show-object-format"], &[])?;
+        Ok(if said.trim_ascii() == b"sha256" { 64 } else { 40 })
     }
 
     /// Runs git and returns what it wrote.

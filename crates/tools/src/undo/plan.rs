@@ -188,20 +188,8 @@ impl Undo {
         // What is left of an earlier one.
         let _ = fs::remove_file(git.index());
         git.run(&["read-tree", now], &[])?;
-        // What goes first makes way for what comes.
-        let gone = changes.clone().filter(|change| change.then.is_none());
-        let back = changes.filter(|change| change.then.is_some());
-        let mut lines = Vec::new();
-        for change in gone.chain(back) {
-            let said = match &change.then {
-                Some(blob) => format!("{} {} 0\t", blob.mode, blob.id),
-                None => format!("0 {} 0\t", "0".repeat(now.len())),
-            };
-            lines.extend_from_slice(said.as_bytes());
-            lines.extend_from_slice(change.path.as_os_str().as_bytes());
-            lines.push(0);
-        }
-        git.run(&["update-index", "-z", "--replace", "--index-info"], &lines)?;
+        let then = |change: &'a Change| (change.path.as_os_str().as_bytes(), change.then.as_ref());
+        git.update_index(&[], changes.map(then))?;
         let tree = git.run(&["write-tree", "--missing-ok"], &[])?;
         Ok((git, String::from_utf8_lossy(tree.trim_ascii()).into_owned()))
     }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
+use super::content::{self, Content};
 use super::found::moment;
 use super::git::{Git, joined, paths};
 use super::journal::Line;
@@ -15,6 +16,9 @@ use super::{LeftOut, Undo, UndoError};
 
 /// How often it is tried while files change under git's eyes.
 const TRIES: u32 = 3;
+
+/// How many files git may as well read once more.
+const FEW: usize = 100;
 
 /// What was recorded last.
 #[derive(Debug)]
@@ -101,6 +105,11 @@ impl Undo {
         more: &[Vec<u8>],
         unnoticed: &BTreeSet<Vec<u8>>,
     ) -> Result<BTreeSet<Vec<u8>>, UndoError> {
+        let root = self.git.root();
+        // Git would go on behind a link, where no file is found.
+        if !root.symlink_metadata().is_ok_and(|data| data.is_dir()) {
+            return Err(UndoError::file(root)(io::ErrorKind::NotADirectory.into()));
+        }
         // Whoever left it died: the folder is locked.
         let _ = fs::remove_file(self.git.index().with_extension("lock"));
         let mut tries = 0;
@@ -111,11 +120,11 @@ impl Undo {
                 looked => looked?,
             };
             let hidden = self.hidden(unnoticed, &changed)?;
-            changed.extend(hidden.iter().cloned());
+            changed.extend(hidden);
             if changed.is_empty() {
                 return Ok(changed);
             }
-            match self.update(&changed, &hidden) {
+            match self.update(&changed) {
                 Err(_) if tries < TRIES => {}
                 Err(error) => return Err(error),
                 Ok(()) => return Ok(changed),
@@ -139,33 +148,19 @@ impl Undo {
     }
 
     /// Brings the index up to date with these files.
-    fn update(
-        &self,
-        changed: &BTreeSet<Vec<u8>>,
-        hidden: &BTreeSet<Vec<u8>>,
-    ) -> Result<(), UndoError> {
-        // What lies behind a link where a folder was is not there any more; git would not look.
-        let is_behind =
-            |path: &Vec<u8>| !self.leads_through_folders(Path::new(OsStr::from_bytes(path)));
-        // What git does not know it reads.
-        let is_gone = |path: &&Vec<u8>| is_behind(path) || hidden.contains(*path);
-        let gone = joined(changed.iter().filter(is_gone));
-        if !gone.is_empty() {
-            self.git.run(&["update-index", "-z", "--force-remove", "--stdin"], &gone)?;
+    fn update(&self, changed: &BTreeSet<Vec<u8>>) -> Result<(), UndoError> {
+        let stored = content::stored(&self.git, changed, self.limits)?;
+        if stored.is_empty() {
+            return Ok(());
         }
-        let there = joined(changed.iter().filter(|path| !is_behind(path)));
-        let arguments = ["update-index", "-q", "--refresh", "--add", "--remove", "--replace"];
-        self.git.run(&[&arguments[..], &["-z", "--stdin"]].concat(), &there)?;
+        let files = stored.iter().map(|(path, blob)| (*path, blob.as_ref()));
+        let refresh = ["-q", "--refresh"];
+        self.git.update_index(&refresh, files)?;
+        // Git reads what it has not looked at itself, each time until then.
+        if stored.len() > FEW {
+            self.git.run(&[&["update-index"], &refresh[..]].concat(), &[])?;
+        }
         Ok(())
-    }
-
-    /// Tells whether all that a path leads through is a folder, or not there.
-    fn leads_through_folders(&self, path: &Path) -> bool {
-        let mut parents = path.ancestors().skip(1);
-        parents.all(|parent| match self.git.root().join(parent).symlink_metadata() {
-            Ok(data) => data.is_dir(),
-            Err(error) => error.kind() == io::ErrorKind::NotFound,
-        })
     }
 
     fn written(&self) -> Result<String, UndoError> {
@@ -214,11 +209,12 @@ impl Undo {
         let mut kept = BTreeSet::new();
         let mut bytes = 0;
         for path in all {
-            let absolute = self.absolute(&path);
-            let size = absolute.symlink_metadata().map_or(0, |data| data.len());
+            let content = Content::at(self.git.root(), &path);
+            let size =
+                content.as_ref().map_or(0, |content| content.as_ref().map_or(0, Content::size));
             let why = if size > self.limits.file_bytes {
                 format!("larger than {} MB", self.limits.file_bytes >> 20)
-            } else if let Some(error) = unreadable(&absolute) {
+            } else if let Err(error) = content {
                 error.to_string()
             } else if Path::new(OsStr::from_bytes(&path)).iter().any(is_git) {
                 "git records no such name".to_owned()
@@ -233,10 +229,7 @@ impl Undo {
                 self.journal.append(Line::LeftOut(left_out))?;
             }
         }
-        if bytes > self.limits.bytes {
-            let most = self.limits.bytes >> 20;
-            return Err(UndoError::Unable(format!("more than {most} MB are new at once")));
-        }
+        self.limits.check_new(bytes)?;
         Ok(kept)
     }
 
@@ -284,7 +277,7 @@ impl Undo {
     }
 
     pub(super) fn absolute(&self, path: &[u8]) -> PathBuf {
-        self.git.root().join(OsStr::from_bytes(path))
+        self.git.absolute(path)
     }
 }
 
@@ -296,12 +289,4 @@ fn is_git(name: &OsStr) -> bool {
 /// Lists what is in a repository within the project.
 fn others(git: &Git, most: usize) -> Result<Vec<Vec<u8>>, UndoError> {
     git.list(&["ls-files", "-z", "--others", "--exclude-standard"], most)
-}
-
-/// Returns why a file that is there cannot be read.
-fn unreadable(path: &Path) -> Option<io::Error> {
-    if !path.symlink_metadata().is_ok_and(|data| data.is_file()) {
-        return None;
-    }
-    File::open(path).err().filter(|error| error.kind() != io::ErrorKind::NotFound)
 }

@@ -1,6 +1,7 @@
 //! Commands, with real processes.
 
 use std::io::BufRead;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -251,6 +252,46 @@ async fn a_command_can_be_written_to() {
         assert_eq!(running.exit().await.unwrap().code, Some(0));
         assert_eq!(desk.get("out"), format!("{}\ndone\n", "a".repeat(300_000)));
     }
+}
+
+#[tokio::test]
+async fn what_only_a_shell_runs_gets_all_of_its_arguments() {
+    let desk = Desk::new();
+    desk.put("script", "echo $#");
+    let script = desk.path("script");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let processes = Processes::new(helper());
+    let command =
+        Command { program: script, arguments: vec!["x".to_owned(); 20_000], ..command(&desk, "") };
+    let mut running = processes.start(command).await.unwrap();
+    assert_eq!(running.exit().await.unwrap().code, Some(0));
+    assert_eq!(desk.get("out"), "20000\n");
+    assert_eq!(bash(&desk, "echo again").await.unwrap(), "again\n");
+}
+
+#[tokio::test]
+async fn a_command_inherits_nothing_that_bowline_has_inherited() {
+    let desk = Desk::new();
+    let root = desk.root.path().canonicalize().unwrap();
+    // As one that reads which descriptors it has would leave its own.
+    std::fs::create_dir(root.join("fd")).unwrap();
+    let folder = std::fs::File::open(root.join("fd")).unwrap();
+    rustix::io::fcntl_setfd(&folder, rustix::io::FdFlags::empty()).unwrap();
+    let open = bash(&desk, "for fd in /proc/$$/fd/*; do readlink $fd; done").await.unwrap();
+    assert!(open.contains("/dev/null") && !open.contains("/fd\n"), "{open}");
+}
+
+#[tokio::test]
+async fn a_pipe_where_ends_are_written_down_holds_nobody_up() {
+    let desk = Desk::new();
+    let processes = Processes::new(helper());
+    let script = format!("mkfifo {}", desk.path("ended.jsonl").display());
+    for _ in 0..2 {
+        let mut running = processes.start(command(&desk, &script)).await.unwrap();
+        running.exit().await.unwrap();
+    }
+    assert_eq!(ended(&desk.path("out")), None);
+    processes.close().await;
 }
 
 #[tokio::test]

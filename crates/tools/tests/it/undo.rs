@@ -223,13 +223,18 @@ fn all_that_a_call_changes_comes_back_and_the_repository_is_not_touched() {
 
 #[test]
 fn a_repository_without_a_commit_is_a_project() {
-    let project = Project::new();
-    project.git(&["init", "--quiet"]);
-    project.put("a.txt", "one");
-    let mut undo = project.undo();
-    project.call(&mut undo, &[], || project.put("a.txt", "two"));
-    back(&mut undo);
-    assert_eq!(project.get("a.txt").unwrap(), "one");
+    for format in ["sha1", "sha256"] {
+        let project = Project::new();
+        project.git(&["init", "--quiet", &format!("--object-format={format}")]);
+        project.put("a.txt", "one");
+        let mut undo = project.undo();
+        project.call(&mut undo, &[], || project.put("a.txt", "two"));
+        back(&mut undo);
+        assert_eq!(project.get("a.txt").unwrap(), "one");
+        project.call(&mut undo, &[], || project.remove("a.txt"));
+        back(&mut undo);
+        assert_eq!(project.get("a.txt").unwrap(), "one");
+    }
 }
 
 #[test]

@@ -65,6 +65,30 @@ fn nothing_is_protected_in_the_folder_for_temporary_files() {
 }
 
 #[test]
+fn what_bowline_keeps_is_protected_in_a_workspace_that_holds_it() {
+    let machine = Machine::new(&[("data/sessions/x", ""), ("cache/x", "")]);
+    let all =
+        Flags { mode: Some(Mode::Auto), add_dirs: vec![machine.path("")], ..Flags::default() };
+    let engine = machine.engine(all);
+    for (path, decision) in [
+        ("data/sessions/x", Decision::Deny),
+        ("cache/x", Decision::Deny),
+        ("home/x", Decision::Allow),
+        ("work/x", Decision::Allow),
+    ] {
+        assert_eq!(machine.write(path).decided(&engine), decision, "{path}");
+    }
+    let made = confinement(&engine, "make").unwrap();
+    for path in ["data", "cache", "config"] {
+        assert!(made.protected.contains(&machine.path(path)), "{made:?}");
+    }
+    // The folder for temporary files lies in there, and is none of it.
+    let temp = made.writable.iter().find(|path| path.starts_with(machine.path("cache"))).unwrap();
+    let file = temp.join("x").display().to_string();
+    assert_eq!(machine.write(&file).decided(&engine), Decision::Allow);
+}
+
+#[test]
 fn what_is_protected_is_so_where_it_is_kept() {
     let text = "gitdir: repo/kept\n";
     let machine = Machine::new(&[("work/repo/kept/config", ""), ("work/repo/readme", "")]);

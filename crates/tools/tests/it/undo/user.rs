@@ -27,6 +27,24 @@ fn no_file_that_the_project_names_is_read_for_patterns() {
 }
 
 #[test]
+fn what_the_repository_of_the_user_has_is_not_stored_again() {
+    let project = Project::repository();
+    let mut undo = project.undo();
+    project.call(&mut undo, &[], || {
+        project.put("same.txt", "one\n");
+        project.put("other.txt", "other\n");
+    });
+    let is_stored = |name: &str| {
+        let mut git = Command::new("/usr/bin/git");
+        let said = git.arg("hash-object").arg(project.work().join(name)).output().unwrap().stdout;
+        let id = String::from_utf8(said).unwrap();
+        let objects = project.folder.path().join("session/undo.git/objects");
+        objects.join(&id[..2]).join(id[2..].trim_end()).exists()
+    };
+    assert_eq!(["same.txt", "other.txt"].map(is_stored), [false, true]);
+}
+
+#[test]
 fn what_the_user_ignores_everywhere_is_ignored() {
     let project = Project::repository();
     let ignored = project.folder.path().join("home/ignored");
