@@ -65,6 +65,11 @@ pub(crate) fn of_commands(config: &Config, own: &environment::Environment) -> En
     };
     let variables = own.vars.iter().map(|(name, value)| (name.into(), value.into()));
     let mut environment = Environment::allowed(variables);
+    if environment.get("SHELL").is_none() {
+        // Without it bash looks the user up whenever it starts, and that takes longer than many a command.
+        let shell = environment.shell();
+        environment.set("SHELL", &shell.to_string_lossy());
+    }
     environment.retain(|name| !drop.iter().any(|variables| variables.fits(name)));
     for (name, value) in &own.vars {
         let passes = |variables: &Variables| {
