@@ -105,7 +105,6 @@ fn serve(task: Option<&str>) -> i32 {
     let is_socket = |fd: &std::os::fd::OwnedFd| rustix::net::sockopt::socket_type(fd).is_ok();
     match (socket.ok().filter(is_socket), task) {
         (Some(socket), None) => i32::from(helper::serve(socket.into()).is_err()),
-        (Some(socket), Some(confine::MAKER_ARGUMENT)) => confine::make(socket),
         (Some(_), Some(_)) | (None, _) => 2,
     }
 }

@@ -109,13 +109,19 @@ pub(super) fn spawn(arguments: &Strings, live: &mut dyn FnMut() -> io::Error) ->
     }
 }
 
+/// Takes away the handlers of signals: in a child they would act for its parent.
+pub(super) fn forget_handlers() {
+    for signal in HANDLED {
+        // SAFETY: the number is that of a signal, and no handler is set.
+        unsafe { libc::signal(signal.as_raw(), libc::SIG_DFL) };
+    }
+}
+
 extern "C" fn alive(child: *mut c_void) -> c_int {
+    forget_handlers();
     // SAFETY: it is what `spawn` gives, which waits; no handler of this process is left when signals come
     // again.
     let child = unsafe {
-        for signal in HANDLED {
-            libc::signal(signal.as_raw(), libc::SIG_DFL);
-        }
         let mut none = MaybeUninit::uninit();
         libc::sigemptyset(none.as_mut_ptr());
         libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut());

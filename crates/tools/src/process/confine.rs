@@ -23,14 +23,14 @@ mod wire;
 use std::ffi::CString;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, WaitOptions, waitpid};
 use rustix::thread::LinkNameSpaceType;
 
-use super::HELPER_ARGUMENT;
 use super::available::Available;
+use super::child;
 use super::family::{self, Process};
 use crate::guard::{Confinement, Network};
 use filter::{Filter, Sockets};
@@ -39,11 +39,7 @@ use maker::{Made, Plan, Realm, Word};
 use names::Names;
 use wire::Wire;
 
-pub(super) use maker::make;
 pub(super) use way::Way;
-
-/// The argument that makes a helper a maker of namespaces.
-pub(super) const MAKER_ARGUMENT: &str = "maker";
 
 /// Where the proxy of a room listens, on the loopback of the room's network; [`super::PROXY`] names it.
 const PROXY_PORT: u16 = 3128;
@@ -362,27 +358,27 @@ impl Drop for Room {
     }
 }
 
-/// Has a maker make something.
+/// Has a maker make something. This process must have one thread.
 fn ask(plan: &Plan, users: Option<&OwnedFd>) -> Result<(Made, Vec<OwnedFd>), String> {
     let (wire, theirs) = Wire::pair()?;
-    let mut maker = Command::new("/proc/self/exe")
-        .args([HELPER_ARGUMENT, MAKER_ARGUMENT])
-        .env_clear()
-        .current_dir("/")
-        .stdin(theirs)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| format!("no maker of namespaces: {error}"))?;
-    let answer = conversation(&wire, maker.id(), plan, users);
-    // It does nothing more, and nobody else waits for it.
-    let _ = maker.wait();
+    let maker = child::fork().map_err(|error| format!("no maker of namespaces: {error}"))?;
+    let Some(maker) = maker else {
+        child::forget_handlers();
+        // It ends if the helper does.
+        drop(wire);
+        std::process::exit(maker::make(theirs));
+    };
+    drop(theirs);
+    let answer = conversation(&wire, maker, plan, users);
+    // It waits for no more words then, and nobody else waits for it.
+    drop(wire);
+    let _ = rustix::io::retry_on_intr(|| waitpid(Some(maker), WaitOptions::empty()));
     answer
 }
 
 fn conversation(
     wire: &Wire,
-    maker: u32,
+    maker: Pid,
     plan: &Plan,
     users: Option<&OwnedFd>,
 ) -> Result<(Made, Vec<OwnedFd>), String> {

@@ -1,7 +1,7 @@
 //! The process that makes namespaces and ends: they live on by their descriptors.
 //!
-//! It is this program once more, so that nothing of the helper is in it, and everything that takes many
-//! steps is done by a process that has not to answer anybody.
+//! It is a copy of the helper, which it leaves alone, and everything that takes many steps is done by a process
+//! that has not to answer anybody.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socket_with};
+use rustix::process::Pid;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +59,7 @@ pub(super) struct Made {
 }
 
 /// Serves as a maker.
-pub(in crate::process) fn make(socket: OwnedFd) -> i32 {
+pub(super) fn make(socket: OwnedFd) -> i32 {
     let wire = Wire::of(socket);
     let word = match made(&wire) {
         Ok((made, descriptors)) => {
@@ -150,9 +151,9 @@ fn raise_loopback() -> rustix::io::Result<()> {
 
 /// Puts into a new namespace the users of this one, each as itself: all if this process may name them
 /// all, otherwise itself.
-pub(super) fn name_users(maker: u32) -> Result<(), String> {
+pub(super) fn name_users(maker: Pid) -> Result<(), String> {
     let write = |name: &str, text: &str| {
-        let file = File::options().write(true).open(format!("/proc/{maker}/{name}"));
+        let file = File::options().write(true).open(format!("/proc/{}/{name}", maker.as_raw_pid()));
         file.and_then(|mut file| file.write_all(text.as_bytes()))
     };
     let read =
